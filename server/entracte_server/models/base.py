@@ -1,0 +1,117 @@
+"""What a model is to the engine: one request in, batches of events out.
+
+A model's answer is an async iterator of *batches*: all events that one read from the network
+brought, in order, as a list. The engine commits and sends a batch as one.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from entracte_server.domain.chunks import FinishReason, Payload
+from entracte_server.domain.data import Data
+from entracte_server.domain.messages import Message
+from entracte_server.domain.results import RunError, Usage
+
+
+class ToolSpec(Data, frozen=True):
+    """A tool as a model sees it. `input_schema` is the JSON text of a JSON Schema object."""
+
+    name: str
+    description: str
+    input_schema: str
+
+
+class ToolChoice(Data, frozen=True):
+    """`mode` `tool` forces the tool called `tool_name`."""
+
+    mode: Literal["auto", "none", "required", "tool"] = "auto"
+    tool_name: str = ""
+
+
+class ModelSettings(Data, frozen=True):
+    """How to sample. None leaves a setting to the provider.
+
+    `max_retries` counts attempts after the first, before anything of the answer was seen.
+    """
+
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    max_retries: int | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    stop_sequences: tuple[str, ...] = ()
+    seed: int | None = None
+    headers: Mapping[str, str] = {}
+
+
+class ModelRequest(Data, frozen=True):
+    """One model call.
+
+    `reserved_ids` are tool call ids already used in the run: a model's call that repeats one gets
+    a fresh id before it is first shown. `provider_options` is keyed by provider name; a model reads
+    only its own entry.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    settings: ModelSettings = ModelSettings()
+    provider_options: Mapping[str, Any] = {}
+    include_raw: bool = False
+    reserved_ids: frozenset[str] = frozenset()
+
+
+class ModelFinish(Data, frozen=True):
+    """The end of a complete answer; always the last event, exactly once.
+
+    `raw_reason` is the provider's own word. `tool_calls` is never promised by `reason`: whether
+    there are calls is told by the `ToolCall` events.
+    """
+
+    reason: FinishReason
+    raw_reason: str = ""
+    usage: Usage = Usage()
+    response_id: str = ""
+    response_model: str = ""
+    response_time: int = 0
+    headers: Mapping[str, str] = {}
+    warnings: tuple[str, ...] = ()
+    provider_metadata: str | None = None
+    dropped_calls: int = 0
+    refusal: str = ""
+
+
+ModelEvent = Payload | ModelFinish
+
+
+class ModelError(Exception):
+    """The call failed, before or in the middle of the answer. `error` says how."""
+
+    def __init__(self, error: RunError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class Model(Protocol):
+    """A model that can be called.
+
+    `stream` yields batches of events: payloads among text, reasoning, tool-call, source, file and
+    raw chunks, and one `ModelFinish` at the end. It raises `ModelError` for anything that goes
+    wrong, at any point; an answer that ends without a finish reason is `cut`. Closing the iterator
+    closes the connection to the provider.
+    """
+
+    @property
+    def name(self) -> str:
+        """`provider/model`."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[list[ModelEvent]]:
+        """Ask once."""
+        ...
+
+    def request_body(self, request: ModelRequest) -> str:
+        """The JSON text that `stream` would send, without credentials."""
+        ...
