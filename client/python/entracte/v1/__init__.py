@@ -1,0 +1,1 @@
+"""Generated stubs of the package `entracte.v1`; see proto/ for the contract."""

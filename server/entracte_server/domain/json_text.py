@@ -1,0 +1,147 @@
+"""JSON as text: strict reading, faithful writing.
+
+Values travel and are stored as the text that was received. Integers of any size survive; duplicate
+keys, non-finite numbers and over-deep documents are refused; halves of surrogate pairs are replaced
+by U+FFFD where they come from a model or a tool, and refused where they come from a client.
+"""
+
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import pydantic
+
+MAX_JSON_BYTES = 4 * 1024 * 1024
+"""Largest JSON text accepted in one field, in bytes of UTF-8."""
+
+MAX_JSON_DEPTH = 128
+"""Deepest nesting of arrays and objects accepted."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class InvalidJson(ValueError):
+    """The text is not JSON that Entracte accepts; the message says why."""
+
+
+def scrub(text: str) -> str:
+    """`text` with each lone surrogate replaced by U+FFFD, so that it can be encoded as UTF-8."""
+    if text.isascii():
+        return text
+    return _SURROGATE.sub("�", text)
+
+
+def has_surrogate(text: str) -> bool:
+    """Whether `text` holds half of a surrogate pair and so cannot be encoded as UTF-8."""
+    return not text.isascii() and _SURROGATE.search(text) is not None
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise InvalidJson(f"duplicate key {scrub(key[:80])!r}")
+            seen.add(key)
+    return result
+
+
+def _constant(name: str) -> Any:
+    raise InvalidJson(f"{name} is not a JSON number")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise InvalidJson(f"number out of range: {text[:40]}")
+    return value
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
+
+
+def _check_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
+        return
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        bracket = match[0]
+        if bracket in "[{":
+            depth += 1
+            if depth > MAX_JSON_DEPTH:
+                raise InvalidJson(f"nested deeper than {MAX_JSON_DEPTH} levels")
+        elif bracket in "]}":
+            depth -= 1
+
+
+def parse(text: str) -> Any:
+    """The value that `text` stands for.
+
+    Raises `InvalidJson`: not JSON, a duplicate key, NaN or Infinity, nesting over
+    `MAX_JSON_DEPTH`, or more than `MAX_JSON_BYTES`. An integer too long for the interpreter's
+    conversion limit is refused too.
+    """
+    if len(text) > MAX_JSON_BYTES or (
+        len(text) * 4 > MAX_JSON_BYTES and len(text.encode("utf-8", "replace")) > MAX_JSON_BYTES
+    ):
+        raise InvalidJson(f"larger than {MAX_JSON_BYTES} bytes")
+    _check_depth(text)
+    try:
+        return _decoder.decode(text)
+    except InvalidJson:
+        raise
+    except json.JSONDecodeError as error:
+        raise InvalidJson(f"{error.msg} at character {error.pos}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidJson(str(error)[:200]) from None
+
+
+def parse_strict(text: str) -> Any:
+    """As `parse`, for text of a client: an escape that stands for half a surrogate pair is refused."""
+    value = parse(text)
+    if _SURROGATE_ESCAPE.search(text) and has_surrogate(json.dumps(value, ensure_ascii=False)):
+        raise InvalidJson("a \\u escape stands for half of a surrogate pair")
+    return value
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, pydantic.BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+        return value.isoformat()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (uuid.UUID, decimal.Decimal)):
+        return str(value)
+    raise TypeError(f"a value of type {type(value).__name__} is not JSON")
+
+
+def dump(value: Any) -> str:
+    """The compact JSON text of `value`; keys keep their order, lone surrogates become U+FFFD.
+
+    Pydantic models, dataclasses, dates, enums, UUIDs, decimals (as text) and sets (sorted) are
+    converted. Raises `TypeError` for what JSON has no form for, and `ValueError` for NaN,
+    infinities and circular values.
+    """
+    try:
+        text = json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_default
+        )
+    except RecursionError:
+        raise ValueError("the value is nested too deeply for JSON") from None
+    return scrub(text)

@@ -1,0 +1,40 @@
+"""What a run used and how it failed: small records shared by chunks, steps and results."""
+
+from entracte_server.domain.data import Data
+
+
+class Usage(Data, frozen=True):
+    """Tokens. `input` and `output` include `cached_input` and `reasoning`."""
+
+    input: int = 0
+    output: int = 0
+    total: int = 0
+    reasoning: int = 0
+    cached_input: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.total + other.total,
+            self.reasoning + other.reasoning,
+            self.cached_input + other.cached_input,
+        )
+
+
+class RunError(Data, frozen=True):
+    """Why a run failed. It is a result, never the status of an RPC.
+
+    `kind`: `provider_error`, `cut` (the model's stream ended without a finish reason), `stall` (no
+    bytes within the idle limit), `content_filter`, `empty_stream`, `connection`, `timeout`,
+    `tool_limit`, `internal`. `status` is the provider's HTTP status, 0 where there was none.
+    `retry_after` is in seconds, 0 where the provider did not say.
+    """
+
+    kind: str
+    message: str
+    status: int = 0
+    retryable: bool = False
+    retry_after: float = 0.0
+    code: str = ""
+    raw: str | None = None
