@@ -5,11 +5,12 @@ brought, in order, as a list. The engine commits and sends a batch as one.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from entracte_server.domain.chunks import FinishReason, Payload
 from entracte_server.domain.data import Data
 from entracte_server.domain.messages import Message
+from entracte_server.domain.options import ModelSettings, ToolChoice
 from entracte_server.domain.results import RunError, Usage
 
 
@@ -19,31 +20,6 @@ class ToolSpec(Data, frozen=True):
     name: str
     description: str
     input_schema: str
-
-
-class ToolChoice(Data, frozen=True):
-    """`mode` `tool` forces the tool called `tool_name`."""
-
-    mode: Literal["auto", "none", "required", "tool"] = "auto"
-    tool_name: str = ""
-
-
-class ModelSettings(Data, frozen=True):
-    """How to sample. None leaves a setting to the provider.
-
-    `max_retries` counts attempts after the first, before anything of the answer was seen.
-    """
-
-    temperature: float | None = None
-    max_output_tokens: int | None = None
-    max_retries: int | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    stop_sequences: tuple[str, ...] = ()
-    seed: int | None = None
-    headers: Mapping[str, str] = {}
 
 
 class ModelRequest(Data, frozen=True):

@@ -1,0 +1,249 @@
+"""What is stored of a run: its row, its steps, its tool calls, what waits and what was decided.
+
+Times are milliseconds since the epoch; JSON values are text.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from entracte_server.domain.chunks import FinishReason, PathElement, PendingKind, StopCause, Verb
+from entracte_server.domain.data import Data
+from entracte_server.domain.messages import AnyPart, Message
+from entracte_server.domain.options import RunOptions
+from entracte_server.domain.results import RunError, Usage
+
+SNAPSHOT_FORMAT = 1
+"""The version of these records. A process claims only runs whose format it knows."""
+
+RunState = Literal["queued", "running", "suspended", "succeeded", "failed", "cancelled"]
+
+TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class RunRow(Data, frozen=True):
+    """Where a run stands.
+
+    `owner` is the process that executes it (empty: nobody) and `fence` the number of ownerships so
+    far: a write under an older number is refused. `step` and `attempt` are those of the model call
+    in progress or last made, 0 before the first. `executed_ms` is the time spent executing up to
+    the last parking. `cancel_reason` is None unless somebody asked to cancel.
+    """
+
+    tenant: str
+    run_id: str
+    agent_id: str
+    state: RunState
+    principal: str
+    create_time: int
+    update_time: int
+    owner: str = ""
+    fence: int = 0
+    last_sequence: int = 0
+    step: int = 0
+    attempt: int = 0
+    finish_time: int = 0
+    usage: Usage = Usage()
+    finish_reason: FinishReason | None = None
+    stop_cause: StopCause | None = None
+    error: RunError | None = None
+    executed_ms: int = 0
+    cancel_reason: str | None = None
+    takeovers: int = 0
+    thread_id: str = ""
+    resource_id: str = ""
+    root_run_id: str = ""
+    parent_run_id: str = ""
+    agent_version: str = ""
+    format: int = SNAPSHOT_FORMAT
+
+
+class RunSpec(Data, frozen=True):
+    """What a run was asked to do; written once. `system` are the resolved system texts."""
+
+    input: tuple[Message, ...]
+    options: RunOptions
+    system: tuple[str, ...] = ()
+    message_id: str = ""
+
+
+class Response(Data, frozen=True):
+    """What the provider said about an answer. `time` is the provider's, in seconds."""
+
+    id: str = ""
+    model: str = ""
+    time: int = 0
+    headers: Mapping[str, str] = {}
+    provider_metadata: str | None = None
+
+
+class SourceRecord(Data, frozen=True):
+    """Something the model cited."""
+
+    id: str
+    url: str
+    title: str = ""
+    provider_metadata: str | None = None
+
+
+class FileRecord(Data, frozen=True):
+    """A file the model made."""
+
+    media_type: str
+    data: bytes = b""
+    url: str = ""
+
+
+class StepRecord(Data, frozen=True):
+    """A complete answer of the model: the checkpoint before any tool starts.
+
+    `parts` hold text and reasoning in the model's order; the calls of the step are rows of their
+    own. `requested_tools` says whether the answer had calls.
+    """
+
+    step: int
+    attempt: int
+    message_id: str
+    reason: FinishReason
+    usage: Usage
+    parts: tuple[AnyPart, ...] = ()
+    raw_reason: str = ""
+    response: Response = Response()
+    warnings: tuple[str, ...] = ()
+    sources: tuple[SourceRecord, ...] = ()
+    files: tuple[FileRecord, ...] = ()
+    model: str = ""
+    requested_tools: bool = False
+
+
+CallState = Literal["requested", "waiting", "decided", "started", "done"]
+OutcomeKind = Literal["result", "error", "denied", "cancelled"]
+
+
+class Outcome(Data, frozen=True):
+    """How a call ended.
+
+    `result`: `value` is the JSON text a tool returned. `error` and `cancelled`: `value` is the
+    message for the model and `code` says whose fault it was (see `chunks.ToolError`). `denied`:
+    `value` is the reason, `reason_json` the reason as data.
+    """
+
+    kind: OutcomeKind
+    value: str
+    code: str = ""
+    reason_json: str | None = None
+
+
+class Resolution(Data, frozen=True):
+    """A decision that the run's stream does not show yet."""
+
+    pending_call_id: str
+    decision_id: str
+    verb: Verb
+    principal: str
+    edited: bool = False
+
+
+class CallRow(Data, frozen=True):
+    """A tool call of a step.
+
+    `args` is what the model wrote, `run_args` what is executed and what the model sees from then on
+    when it differs (normalised by the tool's schema, or edited by a reviewer); `edited` tells which.
+    `round` counts the times it waited. `key` is the idempotency key minted when the body was first
+    entered. `resumed` and `resume_data` carry the answer of the last round, `suspend_payload` what
+    was asked in it, `tool_state` what the tool keeps over suspensions. `approved` holds once a
+    person approved the call: it is not asked again. `resolution` waits to be shown.
+    `provider_executed` calls have no outcome of ours.
+    """
+
+    call_id: str
+    step: int
+    index: int
+    tool_name: str
+    args: str | None
+    state: CallState = "requested"
+    invalid_args: str | None = None
+    args_error: str | None = None
+    run_args: str | None = None
+    edited: bool = False
+    round: int = 0
+    key: str = ""
+    resumed: bool = False
+    resume_data: str | None = None
+    suspend_payload: str | None = None
+    tool_state: str | None = None
+    approved: bool = False
+    resolution: Resolution | None = None
+    outcome: Outcome | None = None
+    provider_executed: bool = False
+
+
+PendingState = Literal["open", "decided"]
+
+
+class PendingRow(Data, frozen=True):
+    """A call that waits or waited.
+
+    `args_digest` covers tool name and `args`. `tool_digest` is over the tool's definition when the
+    call was shown. `claimed_by` and `claimed_until` are a person's hold on it.
+    """
+
+    tenant: str
+    pending_call_id: str
+    run_id: str
+    call_id: str
+    kind: PendingKind
+    tool_name: str
+    args: str
+    args_digest: bytes
+    create_time: int
+    agent_id: str
+    state: PendingState = "open"
+    round: int = 1
+    suspend_payload: str | None = None
+    resume_schema: str | None = None
+    tool_description: str = ""
+    tool_digest: bytes = b""
+    agent_path: tuple[PathElement, ...] = ()
+    thread_id: str = ""
+    resource_id: str = ""
+    expire_time: int = 0
+    claimed_by: str = ""
+    claimed_until: int = 0
+    decision_id: str = ""
+
+
+class DecisionRow(Data, frozen=True):
+    """Who decided what, when. Only ever added."""
+
+    tenant: str
+    decision_id: str
+    pending_call_id: str
+    run_id: str
+    call_id: str
+    tool_name: str
+    verb: Verb
+    principal: str
+    decide_time: int
+    args: str
+    edited_args: str | None = None
+    data: str | None = None
+    is_error: bool = False
+    reason: str = ""
+    reason_json: str | None = None
+    comment: str = ""
+    on_behalf_of: str = ""
+    request_id: str = ""
+    args_digest: bytes = b""
+    sequence: int = 0
+    """The run's last sequence when it was decided: where to follow it from."""
+
+
+class Snapshot(Data, frozen=True):
+    """All that is needed to go on with a run."""
+
+    run: RunRow
+    spec: RunSpec
+    steps: tuple[StepRecord, ...] = ()
+    calls: tuple[CallRow, ...] = ()
+    pending: tuple[PendingRow, ...] = ()
+    """The open ones."""

@@ -1,0 +1,365 @@
+"""What a store is: the `Store` protocol, the operations it takes and how it refuses them.
+
+A store keeps runs for many tenants. The tenant is part of every key and every condition: what
+belongs to another tenant does not exist. Every write of a run's owner carries the fence it holds;
+a store refuses a write under an older one. Each operation is atomic, and durable when its awaitable
+returns; operations submitted together may be committed together, and one that fails does not fail
+its neighbours. A store never cancels a transaction half-way: cancelling the caller only stops the
+waiting.
+"""
+
+from typing import Literal, Protocol
+
+from entracte_server.domain.chunks import FinishReason, StopCause
+from entracte_server.domain.data import Data
+from entracte_server.domain.results import RunError, Usage
+from entracte_server.domain.runs import (
+    CallRow,
+    DecisionRow,
+    PendingRow,
+    RunRow,
+    RunSpec,
+    RunState,
+    Snapshot,
+    StepRecord,
+)
+
+
+class StoreError(Exception):
+    """The root of what stores raise.
+
+    StoreError
+    ├── StoreUnavailable     the database does not answer or cannot write; nothing was changed
+    ├── LeaseLost            the run is owned by somebody else now; nothing was changed
+    ├── NotFound             no such row for this tenant
+    ├── RunExists            the run id is taken
+    ├── RequestReused        the request id was used with another body
+    └── Refused              the condition of the change does not hold
+    """
+
+
+class StoreUnavailable(StoreError):
+    """The database does not answer or cannot write (locked, full, I/O error)."""
+
+
+class LeaseLost(StoreError):
+    """The writer does not own the run any more."""
+
+
+class NotFound(StoreError):
+    """No such row for this tenant."""
+
+
+class RunExists(StoreError):
+    """The run id is taken."""
+
+
+class RequestReused(StoreError):
+    """The request id was used with another body."""
+
+
+RefusalCause = Literal["decided", "expired", "claimed", "finished", "not-finished"]
+
+
+class Refused(StoreError):
+    """A change whose condition does not hold. `pending`, `decision` and `run` show why."""
+
+    def __init__(
+        self,
+        cause: RefusalCause,
+        *,
+        pending: PendingRow | None = None,
+        decision: DecisionRow | None = None,
+        run: RunRow | None = None,
+    ) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.pending = pending
+        self.decision = decision
+        self.run = run
+
+
+class RequestKey(Data, frozen=True):
+    """Identifies a mutating request of a principal; `body_hash` tells whether it is the same one.
+
+    Kept in the transaction of the change, with the id of what was made, never a response.
+    """
+
+    tenant: str
+    principal: str
+    method: str
+    request_id: str
+    body_hash: bytes
+
+
+class Made(Data, frozen=True):
+    """What an earlier request with the same id made."""
+
+    run_id: str
+    decision_id: str = ""
+
+
+class ChunkRow(Data, frozen=True, gc=False):
+    """Chunks that were committed together: the bytes of a response message's `chunks` entries."""
+
+    first: int
+    last: int
+    data: bytes
+
+
+class CreateRun(Data, frozen=True):
+    """Create a run, owned by `run.owner` under fence `run.fence`, with its first chunks."""
+
+    run: RunRow
+    spec: RunSpec
+    chunks: ChunkRow | None = None
+    request: RequestKey | None = None
+
+
+class Created(Data, frozen=True):
+    """`made` is set when an earlier request with the same id had created a run: nothing was done."""
+
+    made: Made | None = None
+
+
+class RunPatch(Data, frozen=True):
+    """New values of a run's row; None leaves a value as it is."""
+
+    step: int | None = None
+    attempt: int | None = None
+    usage: Usage | None = None
+
+
+class Park(Data, frozen=True):
+    """Suspend the run and give up its ownership, unless a decided call waits to be processed or
+    somebody asked to cancel. `chunks` are written only if it parks. `executed_ms` is added."""
+
+    chunks: ChunkRow
+    finish_reason: FinishReason
+    stop_cause: StopCause
+    executed_ms: int
+
+
+class End(Data, frozen=True):
+    """End the run and give up its ownership. `executed_ms` is added."""
+
+    state: RunState
+    finish_reason: FinishReason
+    stop_cause: StopCause
+    executed_ms: int
+    error: RunError | None = None
+
+
+class RunWrite(Data, frozen=True):
+    """What the owner of a run writes in one transaction.
+
+    `calls` are inserted or replaced by call id, `steps` inserted or replaced by step number.
+    `opened` pending calls are inserted; each decision of `closed` settles the pending call it names.
+    """
+
+    tenant: str
+    run_id: str
+    fence: int
+    chunks: ChunkRow | None = None
+    patch: RunPatch | None = None
+    steps: tuple[StepRecord, ...] = ()
+    calls: tuple[CallRow, ...] = ()
+    opened: tuple[PendingRow, ...] = ()
+    closed: tuple[DecisionRow, ...] = ()
+    park: Park | None = None
+    end: End | None = None
+
+
+class Written(Data, frozen=True):
+    """`parked` is False when a `Park` was asked for and refused; the rest was written all the same."""
+
+    parked: bool = False
+
+
+class Decide(Data, frozen=True):
+    """Settle an open pending call.
+
+    In one transaction: the pending call goes from open to decided, on condition that it is open,
+    not past `expire_time` at `decision.decide_time` and not claimed by another principal; the
+    decision is added; `call` replaces the call's row (state `decided`). When nobody owns the run it
+    becomes running, owned by `owner` under the next fence, and `started` (when given) replaces the
+    call's row instead of `call`: the new owner is about to enter the tool.
+    The stored decision's `sequence` is the run's last sequence.
+    """
+
+    decision: DecisionRow
+    call: CallRow
+    owner: str
+    started: CallRow | None = None
+    request: RequestKey | None = None
+
+
+class Decided(Data, frozen=True):
+    """`run` is the row after the change; `took` says whether `owner` owns it now. `made` is set
+    when an earlier request with the same id had decided: nothing was done."""
+
+    run: RunRow
+    decision: DecisionRow
+    took: bool = False
+    made: Made | None = None
+
+
+class Cancel(Data, frozen=True):
+    """Ask to cancel a run. A run that nobody owns and that has not ended becomes running, owned by
+    `owner` under the next fence. A run that has ended stays as it is."""
+
+    tenant: str
+    run_id: str
+    reason: str
+    owner: str
+    now: int
+    request: RequestKey | None = None
+
+
+class Cancelled(Data, frozen=True):
+    """As `Decided`, for a cancellation."""
+
+    run: RunRow
+    took: bool = False
+    made: Made | None = None
+
+
+class Claim(Data, frozen=True):
+    """Hold a pending call for `principal` until `until`; `until` 0 releases it."""
+
+    tenant: str
+    pending_call_id: str
+    principal: str
+    until: int
+    now: int
+    request: RequestKey | None = None
+
+
+class RunFilter(Data, frozen=True):
+    """Empty fields do not filter."""
+
+    states: tuple[RunState, ...] = ()
+    agent_id: str = ""
+    thread_id: str = ""
+    include_children: bool = False
+
+
+class PendingFilter(Data, frozen=True):
+    """Empty fields do not filter."""
+
+    run_id: str = ""
+    agent_id: str = ""
+    thread_id: str = ""
+    resource_id: str = ""
+    include_decided: bool = False
+
+
+class DecisionFilter(Data, frozen=True):
+    """Empty fields do not filter."""
+
+    run_id: str = ""
+    pending_call_id: str = ""
+    principal: str = ""
+
+
+class Store(Protocol):
+    """Keeps runs. All methods raise `StoreUnavailable` when the database does not answer.
+
+    Cursors of lists are opaque to callers; empty starts at the beginning.
+    """
+
+    async def create_run(self, op: CreateRun) -> Created:
+        """Raises `RunExists`, `RequestReused`."""
+        ...
+
+    async def write(self, op: RunWrite) -> Written:
+        """Raises `LeaseLost`."""
+        ...
+
+    async def decide(self, op: Decide) -> Decided:
+        """Raises `NotFound`, `Refused` (decided, expired, claimed, finished), `RequestReused`."""
+        ...
+
+    async def cancel(self, op: Cancel) -> Cancelled:
+        """Raises `NotFound`, `RequestReused`."""
+        ...
+
+    async def claim(self, op: Claim) -> tuple[PendingRow, Made | None]:
+        """Raises `NotFound`, `Refused` (decided, claimed), `RequestReused`."""
+        ...
+
+    async def delete_run(
+        self, tenant: str, run_id: str, *, force: bool, request: RequestKey | None
+    ) -> Made | None:
+        """Delete all of a run that has ended, or that is suspended with `force`; its request ids
+        stay, so that a repeated request is recognised. Raises `NotFound`, `Refused` (not-finished),
+        `RequestReused`."""
+        ...
+
+    async def adopt(self, owner: str, *, active: frozenset[tuple[str, str]]) -> list[RunRow]:
+        """Take over every running run whose owner is another process, or is `owner` but whose
+        (tenant, run id) is not in `active`: next fence, takeovers counted. Returns their rows."""
+        ...
+
+    async def find_request(self, key: RequestKey) -> Made | None:
+        """What an earlier request with this id made. Raises `RequestReused`."""
+        ...
+
+    async def get_run(self, tenant: str, run_id: str) -> RunRow:
+        """Raises `NotFound`."""
+        ...
+
+    async def load(self, tenant: str, run_id: str) -> Snapshot:
+        """All of a run, as of one moment. Raises `NotFound`."""
+        ...
+
+    async def read_chunks(
+        self, tenant: str, run_id: str, *, after: int, limit_bytes: int
+    ) -> tuple[list[ChunkRow], int]:
+        """Rows holding chunks after `after`, oldest first, about `limit_bytes` (at least one row if
+        there is any), and the first sequence still stored (last + 1 when none is). A row may begin
+        before `after`. Raises `NotFound`."""
+        ...
+
+    async def list_runs(
+        self, tenant: str, where: RunFilter, *, cursor: str, limit: int
+    ) -> tuple[list[RunRow], str]:
+        """Newest first, and the cursor of the next page (empty: none)."""
+        ...
+
+    async def get_pending(
+        self, tenant: str, pending_call_id: str
+    ) -> tuple[PendingRow, DecisionRow | None]:
+        """Raises `NotFound`."""
+        ...
+
+    async def list_pending(
+        self, tenant: str, where: PendingFilter, *, cursor: str, limit: int
+    ) -> tuple[list[tuple[PendingRow, DecisionRow | None]], str]:
+        """Oldest first, and the cursor of the next page (empty: none)."""
+        ...
+
+    async def pending_of_run(
+        self, tenant: str, run_id: str, call_id: str = ""
+    ) -> tuple[RunRow, list[tuple[PendingRow, CallRow]], int]:
+        """The run, its open pending calls (only those of `call_id`, when given) with their calls,
+        and how many of the run's calls were ever decided. Raises `NotFound`."""
+        ...
+
+    async def get_decision(self, tenant: str, decision_id: str) -> DecisionRow:
+        """Raises `NotFound`."""
+        ...
+
+    async def latest_decision(self, tenant: str, run_id: str, call_id: str) -> DecisionRow | None:
+        """The last decision on a call of a run, if there is one."""
+        ...
+
+    async def list_decisions(
+        self, tenant: str, where: DecisionFilter, *, cursor: str, limit: int
+    ) -> tuple[list[DecisionRow], str]:
+        """Newest first, and the cursor of the next page (empty: none)."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was submitted and close. Idempotent."""
+        ...
