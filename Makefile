@@ -88,10 +88,12 @@ breaking: $(STAMP) ## Check that the contract still serves old clients.
 baseline: $(STAMP) ## Make the contract as it is the one that later versions must keep (at a release).
 	$(BIN)/buf build proto --exclude-source-info -o $(BASELINE)
 
-gen: $(STAMP) ## Generate the Python stubs from the protos.
+gen: $(STAMP) ## Generate the Python stubs and the tables in docs/.
 	$(BIN)/python proto/generate.py
+	$(BIN)/python docs/generate.py
 
-gen-check: $(STAMP) ## Check that the committed stubs are what the protos generate.
+gen-check: $(STAMP) ## Check that stubs and tables are what `make gen` makes.
+	@$(BIN)/python docs/generate.py --check
 	@new=$$(mktemp -d) && trap 'rm -rf "$$new"' EXIT && \
 	$(BIN)/python proto/generate.py "$$new" && \
 	if diff -r -x __init__.py -x __pycache__ $(STUBS) "$$new/entracte/v1"; then \

@@ -20,7 +20,7 @@ def status_of(address: str, *, service: str = "", timeout: float = 5.0) -> str:
     `service` is a full service name; empty asks about the whole server. `timeout` is in seconds.
     """
     with grpc.insecure_channel(address) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+        stub = health_pb2_grpc.HealthStub(channel)
         request = health_pb2.HealthCheckRequest(service=service)
         try:
             answer = stub.Check(request, timeout=timeout, wait_for_ready=False)
