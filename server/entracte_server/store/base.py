@@ -8,6 +8,7 @@ its neighbours. A store never cancels a transaction half-way: cancelling the cal
 waiting.
 """
 
+from asyncio import Future
 from typing import Literal, Protocol
 
 from entracte_server.domain.chunks import FinishReason, StopCause
@@ -270,6 +271,14 @@ class Store(Protocol):
 
     async def create_run(self, op: CreateRun) -> Created:
         """Raises `RunExists`, `RequestReused`."""
+        ...
+
+    def submit(self, op: RunWrite) -> "Future[Written]":
+        """As `write`, without a task: the future is done when the write is durable.
+
+        Writes of one run take effect in the order they are submitted. Cancelling the future only
+        stops the waiting. It fails with `LeaseLost`, `StoreUnavailable`.
+        """
         ...
 
     async def write(self, op: RunWrite) -> Written:
