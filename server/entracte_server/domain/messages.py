@@ -42,11 +42,13 @@ class FilePart(Part, frozen=True, tag="file"):
 
 
 class ToolCallPart(Part, frozen=True, tag="tool-call"):
-    """A call the model made. `args` is the JSON text of an object, as the model wrote it."""
+    """A call the model made. `args` is the JSON text of an object, as the model wrote it.
+    `provider_metadata` goes back to the provider unchanged."""
 
     tool_call_id: str
     tool_name: str
     args: str
+    provider_metadata: str | None = None
 
 
 ResultKind = Literal["json", "text", "error", "denied"]

@@ -1,26 +1,45 @@
-"""Models: the protocol, the OpenAI-style adapter, fallback lists, and a model that plays a script."""
+"""Models: the protocol, OpenAI-style providers, fallback lists, and a model that plays a script."""
 
+from entracte_server.domain.options import ModelSettings, ToolChoice
 from entracte_server.models.base import (
     Model,
     ModelError,
     ModelEvent,
     ModelFinish,
     ModelRequest,
-    ModelSettings,
-    ToolChoice,
     ToolSpec,
 )
+from entracte_server.models.fallback import FallbackModel
+from entracte_server.models.openai_request import check_pairing
+from entracte_server.models.providers import (
+    KNOWN_PROVIDERS,
+    MissingApiKey,
+    Providers,
+    ProviderSettings,
+    UnknownProvider,
+    resolve,
+)
 from entracte_server.models.scripted import ScriptedModel, scripted
+from entracte_server.models.streams import closing
 
 __all__ = [
+    "KNOWN_PROVIDERS",
+    "FallbackModel",
+    "MissingApiKey",
     "Model",
     "ModelError",
     "ModelEvent",
     "ModelFinish",
     "ModelRequest",
     "ModelSettings",
+    "ProviderSettings",
+    "Providers",
     "ScriptedModel",
     "ToolChoice",
     "ToolSpec",
+    "UnknownProvider",
+    "check_pairing",
+    "closing",
+    "resolve",
     "scripted",
 ]

@@ -1,0 +1,218 @@
+"""One HTTP call to an OpenAI-style provider, from the request to the end of the body."""
+
+import asyncio
+import contextlib
+import email.utils
+import time
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from entracte_server.domain.results import RunError
+from entracte_server.models.assembler import AnswerAssembler
+from entracte_server.models.base import ModelError, ModelEvent, ModelRequest
+from entracte_server.models.provider_errors import clean, provider_error
+from entracte_server.models.providers import (
+    DEFAULT_IDLE_TIMEOUT,
+    PATIENCE,
+    ProviderSettings,
+)
+from entracte_server.models.response_body import BodyReader
+from entracte_server.models.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import APIStatusError, AsyncOpenAI
+
+# Seconds to wait for the rest of the body once the answer is complete: for usage after the finish
+# reason, and after the last record for the end that lets the connection be used again.
+_AFTER_FINISH = 10.0
+_AFTER_DONE = 0.1
+
+# Of which a server may send many, and which are nobody's business.
+_HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2", "authorization", "www-authenticate"})
+
+
+class OpenAICall:
+    """Open it, take batches until one is empty, close it whatever happens.
+
+    Every failure is a `ModelError`; what came before it is given first.
+    """
+
+    def __init__(
+        self,
+        provider: ProviderSettings,
+        client: "AsyncOpenAI",
+        request: ModelRequest,
+        warnings: tuple[str, ...],
+    ) -> None:
+        self._provider = provider
+        self._client = client
+        self._request = request
+        self._warnings = warnings
+        self._idle = DEFAULT_IDLE_TIMEOUT if provider.idle_timeout is None else provider.idle_timeout
+        self._patience = self._idle * PATIENCE if provider.patience is None else provider.patience
+        self._secrets = (client.api_key,)
+        self._answer = AnswerAssembler(
+            request.reserved_ids,
+            include_raw=request.include_raw,
+            think_tags=provider.think_tags,
+            finish_optional=provider.finish_optional,
+            secrets=self._secrets,
+        )
+        self._body = BodyReader(self._answer, self._secrets)
+        self._response: httpx2.Response | None = None
+        self._bytes: AsyncGenerator[bytes, None] | None = None
+        self._watch: Watchdog | None = None
+        self._failure: ModelError | None = None
+        self._over = False
+
+    async def open(self, body: bytes) -> None:
+        """Sends the request; returns when the head of the response is there."""
+        import aiohttp
+        import httpx2
+        import openai
+
+        headers = {"Accept": "text/event-stream, application/json", **self._request.settings.headers}
+        try:
+            async with asyncio.timeout(self._patience):
+                # With this `cast_to` the client hands out the response itself, its body unread.
+                response = await self._client.post(
+                    "/chat/completions",
+                    cast_to=cast("type[Any]", httpx2.Response),
+                    content=body,
+                    options={"headers": headers, "max_retries": 0},
+                    stream=True,
+                    stream_cls=openai.AsyncStream[Any],
+                )
+        except openai.APIStatusError as error:
+            raise self._status_error(error) from None
+        except TimeoutError:
+            message = f"the provider did not begin to answer within {self._patience:g} s"
+            raise ModelError(RunError("stall", message, retryable=True)) from None
+        except (openai.APIConnectionError, aiohttp.ClientError, OSError) as error:
+            raise self._connection_error(error) from None
+        except openai.OpenAIError as error:
+            raise provider_error(str(error), retryable=False, secrets=self._secrets) from None
+        self._response = cast("httpx2.Response", response)
+        # Undoing a compression costs more than reading, and is hardly ever needed.
+        encoded = "content-encoding" in self._response.headers
+        source = self._response.aiter_bytes() if encoded else self._response.aiter_raw()
+        self._bytes = source
+        self._watch = Watchdog(self._response.aclose, self._idle, self._patience)
+
+    async def next_batch(self) -> list[ModelEvent]:
+        """What the next read brings, or reads until one brings something; empty at the end."""
+        if self._failure is not None:
+            raise self._failure
+        while not self._over:
+            try:
+                await self._read()
+            except ModelError as error:
+                self._over = True
+                self._failure = error
+                self._answer.close()
+            if events := self._answer.take():
+                return events
+            if self._failure is not None:
+                raise self._failure
+        return []
+
+    async def aclose(self) -> None:
+        """Closes the connection, unless the body was read to its end: then it can be used again."""
+        if self._watch is not None:
+            await self._watch.stop()
+        if self._bytes is not None:
+            await self._bytes.aclose()
+        if self._response is not None:
+            await self._response.aclose()
+
+    async def _read(self) -> None:
+        import aiohttp
+        import httpx2
+
+        assert self._bytes is not None
+        assert self._watch is not None
+        self._watch.wait()
+        try:
+            data = await anext(self._bytes)
+        except StopAsyncIteration:
+            self._end(whole=True)
+            return
+        except (httpx2.HTTPError, httpx2.StreamError, aiohttp.ClientError, OSError) as error:
+            self._watch.received(False)
+            self._end(whole=False, error=error)
+            return
+        self._watch.received(self._body.feed(data))
+        if self._answer.done:
+            await self._drain()
+            self._end(whole=True)
+        elif self._answer.finished:
+            self._watch.hurry(_AFTER_FINISH)
+
+    def _end(self, *, whole: bool, error: Exception | None = None) -> None:
+        self._over = True
+        assert self._response is not None
+        assert self._watch is not None
+        try:
+            self._body.end()
+            self._answer.end(whole=whole, headers=_shown(self._response.headers), warnings=self._warnings)
+        except ModelError as failure:
+            if whole or failure.error.kind not in ("cut", "empty_stream"):
+                raise
+            if self._watch.fired:
+                message = f"the provider sent nothing for {self._idle:g} s in the middle of its answer"
+                raise ModelError(RunError("stall", message, retryable=True)) from None
+            if not self._answer.begun and error is not None:
+                raise self._connection_error(error) from None
+            raise
+
+    async def _drain(self) -> None:
+        """Reads the end of a body whose last record has come."""
+        assert self._bytes is not None
+        # Whatever is wrong with what follows is of no interest any more.
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_AFTER_DONE):
+                async for _ in self._bytes:
+                    pass
+
+    def _status_error(self, error: "APIStatusError") -> ModelError:
+        status = error.status_code
+        headers = error.response.headers
+        body = error.body
+        if not body or isinstance(body, str):
+            text = clean(str(body or "").strip(), 300, self._secrets)
+            body = f"the provider answered with status {status}{': ' + text if text else ''}"
+        advice = headers.get("x-should-retry", "")
+        return provider_error(
+            body,
+            status=status,
+            retry_after=_retry_after(headers),
+            retryable={"true": True, "false": False}.get(advice),
+            secrets=self._secrets,
+        )
+
+    def _connection_error(self, error: BaseException) -> ModelError:
+        """Says which provider and why, but not where: addresses are the operator's business."""
+        reason = ""
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, OSError) and cause.errno and cause.strerror:
+                reason = f" ({cause.strerror})"
+            cause = cause.__cause__ or cause.__context__
+        message = f"the connection to the provider {self._provider.name} failed{reason}"
+        return ModelError(RunError("connection", clean(message), retryable=True))
+
+
+def _shown(headers: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in headers.items() if key not in _HIDDEN_HEADERS}
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds the provider asks to wait, 0 where it does not say."""
+    milliseconds, seconds = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(milliseconds) / 1000)
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(seconds))
+    date = email.utils.parsedate_tz(seconds)
+    return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else 0.0

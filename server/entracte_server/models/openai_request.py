@@ -1,0 +1,259 @@
+"""A model request in the OpenAI chat-completions dialect."""
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from entracte_server.domain import json_text
+from entracte_server.domain.messages import (
+    AnyPart,
+    FilePart,
+    ImagePart,
+    Message,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from entracte_server.domain.options import ModelSettings
+from entracte_server.models.base import ModelRequest, ToolSpec
+from entracte_server.models.providers import ProviderSettings
+from entracte_server.models.reasoning import restore_details
+
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_NEVER_FROM_OPTIONS = frozenset({"model", "messages", "stream", "tools"})
+_IMAGE_MAGIC = (
+    (b"\x89PNG", "image/png"),
+    (b"\xff\xd8", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"RIFF", "image/webp"),
+)
+
+
+def check_pairing(messages: Sequence[Message]) -> None:
+    """Raises `ValueError` unless each tool call has exactly one result, before the next turn.
+
+    Providers refuse such a conversation, and whatever was stored of it would be refused for ever.
+    """
+    open_calls: set[str] = set()
+    for message in messages:
+        if message.role != "tool" and open_calls:
+            raise ValueError(f"tool calls without a result: {', '.join(sorted(open_calls))}")
+        for part in message.parts:
+            if isinstance(part, ToolCallPart):
+                if message.role != "assistant":
+                    raise ValueError(f"a tool call in a {message.role} message: {part.tool_call_id}")
+                if part.tool_call_id in open_calls:
+                    raise ValueError(f"two tool calls of one message have the id {part.tool_call_id}")
+                open_calls.add(part.tool_call_id)
+            elif isinstance(part, ToolResultPart):
+                if message.role != "tool" or part.tool_call_id not in open_calls:
+                    raise ValueError(f"a tool result without a call, or a second one: {part.tool_call_id}")
+                open_calls.remove(part.tool_call_id)
+    if open_calls:
+        raise ValueError(f"tool calls without a result: {', '.join(sorted(open_calls))}")
+
+
+def chat_body(request: ModelRequest, model: str, provider: ProviderSettings) -> dict[str, Any]:
+    """The body of the request. Raises `ValueError` where calls and results do not pair.
+
+    Tool schemas stay JSON text (`msgspec.Raw`); `body_text` writes the whole.
+    """
+    check_pairing(request.messages)
+    body: dict[str, Any] = {"model": model, "messages": chat_messages(request.messages, provider)}
+    body["stream"] = True
+    if provider.stream_usage:
+        body["stream_options"] = {"include_usage": True}
+    if request.tools and request.tool_choice.mode != "none":
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        choice = request.tool_choice
+        if choice.mode == "required":
+            body["tool_choice"] = "required"
+        elif choice.mode == "tool":
+            body["tool_choice"] = {"type": "function", "function": {"name": choice.tool_name}}
+    settings, _ = _settings(request.settings, provider)
+    body.update(settings)
+    options = request.provider_options.get(provider.name)
+    if isinstance(options, Mapping):
+        for key, value in options.items():
+            key = _CAPITAL.sub(r"_\1", key).lower()
+            if key not in _NEVER_FROM_OPTIONS:
+                body[key] = value
+    return body
+
+
+def setting_warnings(request: ModelRequest, provider: ProviderSettings) -> tuple[str, ...]:
+    """What of the request's settings the provider cannot be asked for."""
+    _, dropped = _settings(request.settings, provider)
+    return tuple(
+        f"the setting {name} is not supported by {provider.name} and was left out" for name in dropped
+    )
+
+
+def body_text(body: Mapping[str, Any]) -> bytes:
+    """The JSON text of a body, in UTF-8."""
+    try:
+        return msgspec.json.encode(body)
+    except (UnicodeEncodeError, OverflowError):
+        # Halves of surrogate pairs, and integers beyond 64 bits.
+        return json_text.dump(_without_raw(body)).encode()
+
+
+def chat_messages(messages: Sequence[Message], provider: ProviderSettings) -> list[dict[str, Any]]:
+    """The messages in the chat dialect, in order; an assistant's message that says nothing is left out."""
+    rendered: list[dict[str, Any]] = []
+    for message in messages:
+        match message.role:
+            case "system":
+                rendered.append({"role": "system", "content": _joined(message.parts, "\n\n")})
+            case "user":
+                rendered.append({"role": "user", "content": _user_content(message.parts)})
+            case "assistant":
+                if (assistant := _assistant(message.parts, provider)) is not None:
+                    rendered.append(assistant)
+            case "tool":
+                rendered.extend(
+                    {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.output}
+                    for part in message.parts
+                    if isinstance(part, ToolResultPart)
+                )
+    return rendered
+
+
+def _joined(parts: Sequence[AnyPart], separator: str) -> str:
+    return separator.join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _user_content(parts: Sequence[AnyPart]) -> str | list[dict[str, Any]]:
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return parts[0].text
+    content: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, TextPart):
+            content.append({"type": "text", "text": part.text})
+        elif isinstance(part, ImagePart):
+            content.append(_image(part.url, part.data, part.media_type))
+        elif isinstance(part, FilePart):
+            content.append(_file(part))
+    return content or ""
+
+
+def _image(url: str, data: bytes, media_type: str) -> dict[str, Any]:
+    if not url:
+        if not media_type:
+            media_type = next((kind for magic, kind in _IMAGE_MAGIC if data.startswith(magic)), "image/png")
+        url = _data_url(data, media_type)
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _file(part: FilePart) -> dict[str, Any]:
+    kind = part.media_type
+    if kind.startswith("image/"):
+        return _image(part.url, part.data, kind)
+    if kind.startswith("audio/") and not part.url:
+        audio_format = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}.get(kind[6:], kind[6:])
+        data = base64.b64encode(part.data).decode()
+        return {"type": "input_audio", "input_audio": {"data": data, "format": audio_format}}
+    file = {"file_data": part.url or _data_url(part.data, kind or "application/octet-stream")}
+    if part.filename:
+        file["filename"] = part.filename
+    return {"type": "file", "file": file}
+
+
+def _data_url(data: bytes, media_type: str) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+
+
+def _assistant(parts: Sequence[AnyPart], provider: ProviderSettings) -> dict[str, Any] | None:
+    text = _joined(parts, "")
+    calls = [_call(part) for part in parts if isinstance(part, ToolCallPart)]
+    message: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
+    if calls:
+        message["tool_calls"] = calls
+    has_reasoning = _add_reasoning(message, parts, text, provider)
+    return message if text or calls or has_reasoning else None
+
+
+def _call(part: ToolCallPart) -> dict[str, Any]:
+    call: dict[str, Any] = {
+        "id": part.tool_call_id,
+        "type": "function",
+        "function": {"name": part.tool_name, "arguments": part.args.strip() or "{}"},
+    }
+    if part.provider_metadata:
+        extras = json_text.parse(part.provider_metadata)
+        if isinstance(extras, dict):
+            call = {**extras, **call}
+    return call
+
+
+def _add_reasoning(
+    message: dict[str, Any], parts: Sequence[AnyPart], text: str, provider: ProviderSettings
+) -> bool:
+    """Puts the thinking back where the provider looks for it; tells whether there was any."""
+    thoughts = [part for part in parts if isinstance(part, ReasoningPart)]
+    thought = "".join(part.text for part in thoughts)
+    match provider.reasoning_back:
+        case "reasoning_content" | "reasoning" as field:
+            if thought or provider.reasoning_on_all:
+                message[field] = thought
+            return bool(thought)
+        case "reasoning_details":
+            details = [detail for part in thoughts for detail in _details(part)]
+            if details or provider.reasoning_on_all:
+                message["reasoning_details"] = details
+            return bool(details)
+        case "thinking_parts" if thought:
+            content = [{"type": "thinking", "thinking": [{"type": "text", "text": thought}]}]
+            message["content"] = [*content, *([{"type": "text", "text": text}] if text else [])]
+            return True
+    return False
+
+
+def _details(part: ReasoningPart) -> list[dict[str, Any]]:
+    details = restore_details(part.provider_metadata, part.text)
+    if details:
+        return details
+    if part.redacted:
+        return [{"type": "reasoning.encrypted", "data": part.redacted}]
+    detail = {"type": "reasoning.text", "text": part.text}
+    return [detail | {"signature": part.signature} if part.signature else detail] if part.text else []
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = msgspec.Raw(tool.input_schema.encode())
+    return {"type": "function", "function": function}
+
+
+def _settings(settings: ModelSettings, provider: ProviderSettings) -> tuple[dict[str, Any], list[str]]:
+    """The settings as fields of the body, and the names of those left out."""
+    asked = {
+        "temperature": settings.temperature,
+        "max_output_tokens": settings.max_output_tokens,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k,
+        "presence_penalty": settings.presence_penalty,
+        "frequency_penalty": settings.frequency_penalty,
+        "stop_sequences": list(settings.stop_sequences) or None,
+        "seed": settings.seed,
+    }
+    fields = {"max_output_tokens": provider.max_tokens_field, "stop_sequences": "stop"}
+    given = {name: value for name, value in asked.items() if value is not None}
+    body = {fields.get(name, name): given[name] for name in given if name not in provider.unsupported}
+    return body, [name for name in given if name in provider.unsupported]
+
+
+def _without_raw(value: Any) -> Any:
+    if isinstance(value, msgspec.Raw):
+        return json_text.parse(bytes(value).decode())
+    if isinstance(value, Mapping):
+        return {key: _without_raw(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_raw(item) for item in value]
+    return value

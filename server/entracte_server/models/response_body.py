@@ -1,0 +1,83 @@
+"""The body of a provider's answer, whatever it turns out to be."""
+
+from entracte_server.domain.results import RunError
+from entracte_server.models.assembler import AnswerAssembler
+from entracte_server.models.base import ModelError
+from entracte_server.models.provider_errors import clean, provider_error
+from entracte_server.models.sse import EventTooLarge, SseDecoder
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+"""Largest answer read before it is given up."""
+
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+_EVENT_STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry")
+
+
+class BodyReader:
+    """Feeds an `AnswerAssembler` with the bytes of a body, in pieces of any size.
+
+    The first byte that is not blank decides: a body that opens with a bracket is JSON, one that opens
+    with a tag is a page, anything else should be an event stream. What the header says is not
+    asked: proxies are known to get it wrong.
+    """
+
+    def __init__(self, answer: AnswerAssembler, secrets: tuple[str, ...] = ()) -> None:
+        self._answer = answer
+        self._secrets = secrets
+        self._decoder: SseDecoder | None = None
+        self._pieces: list[bytes] = []
+        self._head = b""
+        self._size = 0
+        self._events = 0
+
+    def feed(self, data: bytes) -> bool:
+        """Takes the next bytes; tells whether they brought the answer forward. Raises `ModelError`."""
+        self._size += len(data)
+        if self._size > MAX_BODY_BYTES:
+            raise _too_large(f"the answer is larger than {MAX_BODY_BYTES} bytes")
+        if self._decoder is None:
+            self._pieces.append(data)
+            if not self._head:
+                self._head = data.lstrip(_BLANK)[:500]
+                if self._head and self._head[0] not in b"{[<":
+                    self._decoder = SseDecoder()
+                    data = b"".join(self._pieces)
+                    self._pieces.clear()
+        if self._decoder is None:
+            return bool(self._head)
+        try:
+            events = self._decoder.feed(data)
+        except EventTooLarge as error:
+            raise _too_large(str(error)) from None
+        progress = False
+        record = self._answer.record
+        for name, content in events:
+            if record(name, content):
+                progress = True
+        self._events += len(events)
+        return progress
+
+    def end(self) -> None:
+        """Takes the end of the body. Raises `ModelError`."""
+        if self._decoder is None:
+            if self._head.startswith(b"<"):
+                raise self._no_answer(b"".join(self._pieces))
+            if self._head:
+                self._answer.document(b"".join(self._pieces).strip(_BLANK))
+            return
+        for name, content in self._decoder.close():
+            self._events += 1
+            # Cut in the middle this event is not JSON, which says nothing against the provider.
+            if content.rstrip().endswith((b"}", b"]")):
+                self._answer.record(name, content)
+        if not self._events and not self._head.startswith(_EVENT_STREAM_STARTS):
+            raise self._no_answer(self._head)
+
+    def _no_answer(self, body: bytes) -> ModelError:
+        text = clean(body[:300].decode("utf-8", "replace").strip(), 300, self._secrets)
+        message = f"the provider's answer is neither an event stream nor JSON: {text}"
+        return provider_error(message, retryable=False, secrets=self._secrets)
+
+
+def _too_large(message: str) -> ModelError:
+    return ModelError(RunError("provider_error", message))
