@@ -11,13 +11,16 @@ class FallbackModel:
 
     Each model has its own retries first. Once something was seen the error goes on to the caller,
     and its `resume_with` is a model made of the rest of the list, for a new attempt of the step. When
-    all have failed the last one's error is raised. Name and request body are the first model's.
+    all have failed the last one's error is raised. A list in the list counts as its models. Name and request body are the first model's.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
         if not models:
             raise ValueError("a fallback list needs at least one model")
-        self._models = tuple(models)
+        flat: list[Model] = []
+        for model in models:
+            flat.extend(model._models if isinstance(model, FallbackModel) else [model])
+        self._models: tuple[Model, ...] = tuple(flat)
 
     @property
     def name(self) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _AFTER_FINISH = 10.0
 _AFTER_DONE = 0.1
 
+_LARGE_BODY = 64 * 1024
+
 # Of which a server may send many, and which are nobody's business.
 _HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2", "authorization", "www-authenticate"})
 
@@ -94,6 +96,9 @@ class OpenAICall:
         except openai.OpenAIError as error:
             raise provider_error(str(error), retryable=False, secrets=self._secrets) from None
         self._response = cast("httpx2.Response", response)
+        if len(body) > _LARGE_BODY:
+            # The response refers to its request, and that to a copy of the whole conversation.
+            self._response.request = httpx2.Request("POST", self._response.url)
         # Undoing a compression costs more than reading, and is hardly ever needed.
         encoded = "content-encoding" in self._response.headers
         source = self._response.aiter_bytes() if encoded else self._response.aiter_raw()

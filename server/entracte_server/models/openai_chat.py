@@ -66,7 +66,8 @@ class OpenAIChatModel:
             try:
                 await call.open(body)
                 while batch := await call.next_batch():
-                    seen = True
+                    # No second attempt from here on, so no need to keep a conversation in memory.
+                    seen, body = True, b""
                     yield batch
                 return
             except ModelError as error:

@@ -75,7 +75,8 @@ def _continues(last: dict[str, Any], piece: dict[str, Any]) -> bool:
 class ThinkTags:
     """Lifts a leading `<think>...</think>` out of a text that arrives in pieces.
 
-    Only what opens the answer counts as thinking: a tag further on is the model's own text.
+    Only what opens the answer counts as thinking: a tag further on is the model's own text. Line ends
+    right after a tag belong to the tag.
     """
 
     _OPEN = "<think>"
@@ -84,12 +85,10 @@ class ThinkTags:
     def __init__(self) -> None:
         self._state = "before"
         self._held = ""
+        self._after_tag = False
 
     def feed(self, piece: str) -> Iterator[tuple[bool, str]]:
         """Pairs of whether a text is thinking, and the text."""
-        if self._state == "after":
-            yield False, piece
-            return
         text = self._held + piece
         self._held = ""
         if self._state == "before":
@@ -97,31 +96,38 @@ class ThinkTags:
             if len(start) < len(self._OPEN) and self._OPEN.startswith(start):
                 self._held = text
                 return
-            if not start.startswith(self._OPEN):
+            if start.startswith(self._OPEN):
+                self._enter("inside")
+                text = start[len(self._OPEN) :]
+            else:
                 self._state = "after"
-                yield False, text
-                return
-            self._state = "inside"
-            text = start[len(self._OPEN) :].lstrip("\n")
-        thinking, tag, rest = text.partition(self._CLOSE)
-        if tag:
-            self._state = "after"
-            if thinking:
-                yield True, thinking
-            rest = rest.lstrip("\n")
-            if rest:
-                yield False, rest
-            return
-        # The end of what is there may be the beginning of the closing tag.
-        for size in range(min(len(text), len(self._CLOSE) - 1), 0, -1):
-            if self._CLOSE.startswith(text[-size:]):
-                text, self._held = text[:-size], text[-size:]
-                break
+        if self._state == "inside":
+            thinking, tag, rest = text.partition(self._CLOSE)
+            if not tag:
+                # The end of what is there may be the beginning of the closing tag.
+                for size in range(min(len(text), len(self._CLOSE) - 1), 0, -1):
+                    if self._CLOSE.startswith(text[-size:]):
+                        thinking, self._held = text[:-size], text[-size:]
+                        break
+            yield from self._give(thinking)
+            if tag:
+                self._enter("after")
+            text = rest
         if text:
-            yield True, text
+            yield from self._give(text)
 
     def flush(self) -> Iterator[tuple[bool, str]]:
         """What the end of the answer leaves."""
-        if self._held:
-            yield self._state == "inside", self._held
-            self._held = ""
+        yield from self._give(self._held)
+        self._held = ""
+
+    def _enter(self, state: str) -> None:
+        self._state = state
+        self._after_tag = True
+
+    def _give(self, text: str) -> Iterator[tuple[bool, str]]:
+        if self._after_tag:
+            text = text.lstrip("\n")
+        if text:
+            self._after_tag = False
+            yield self._state == "inside", text

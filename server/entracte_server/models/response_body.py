@@ -70,8 +70,11 @@ class BodyReader:
             # Cut in the middle this event is not JSON, which says nothing against the provider.
             if content.rstrip().endswith((b"}", b"]")):
                 self._answer.record(name, content)
-        if not self._events and not self._head.startswith(_EVENT_STREAM_STARTS):
+        if not self._events and not self._looks_like_events():
             raise self._no_answer(self._head)
+
+    def _looks_like_events(self) -> bool:
+        return any(self._head[: len(start)] == start[: len(self._head)] for start in _EVENT_STREAM_STARTS)
 
     def _no_answer(self, body: bytes) -> ModelError:
         text = clean(body[:300].decode("utf-8", "replace").strip(), 300, self._secrets)
