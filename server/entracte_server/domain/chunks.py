@@ -202,7 +202,7 @@ class ToolCallSuspended(Payload, frozen=True):
 
 
 class ToolCallResolved(Payload, frozen=True):
-    """Who decided what. `args` is there when a reviewer edited the arguments: what will run."""
+    """Who decided what. `edited_args` is there when a reviewer edited the arguments: what will run."""
 
     type = "tool-call-resolved"
     pending_call_id: str
@@ -211,7 +211,7 @@ class ToolCallResolved(Payload, frozen=True):
     verb: Verb
     principal: str
     decision_id: str
-    args: str | None = None
+    edited_args: str | None = None
 
 
 class Source(Payload, frozen=True):

@@ -1,0 +1,1 @@
+"""The run loop: execution, suspension, resumption, recovery."""

@@ -1,0 +1,105 @@
+"""Agents and the application that holds them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from entracte_server.agents.tools import Tool
+from entracte_server.domain.options import ApprovalRules, ModelSettings, ToolChoice
+from entracte_server.models.base import Model
+
+Instructions = str | Sequence[str] | Callable[[Mapping[str, Any]], "str | Sequence[str]"]
+
+
+class Agent:
+    """A model with instructions and tools. Immutable once made; every run has state of its own.
+
+    Args:
+        id: What callers name it by.
+        model: `provider/model`, a model object, or a list of these: each is tried when the one
+            before it fails.
+        instructions: System text, several of them, or a function of the run's `request_context`
+            that gives either, called once when a run starts.
+        tools: The tools, or a mapping that renames them.
+        name: For people; the id unless given.
+        description: What it is good for.
+        max_steps: The most model calls of a run, unless the caller says otherwise. Default 5.
+        require_tool_approval: Whether every call needs approval, or the names and patterns of those
+            that do. Callers can add to it.
+        tool_call_concurrency: The most tools of a step that run at once. Default 10.
+        model_settings, tool_choice, provider_options: As callers give them; a caller's replace them
+            value by value (settings), or as a whole (choice), or provider by provider (options).
+        version: Stored with each run.
+
+    Raises `ValueError` for an empty id, two tools of one name, or limits under 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        model: str | Model | Sequence[str | Model],
+        instructions: Instructions = (),
+        tools: Iterable[Tool] | Mapping[str, Tool] = (),
+        name: str = "",
+        description: str = "",
+        max_steps: int | None = None,
+        require_tool_approval: bool | Sequence[str] = False,
+        tool_call_concurrency: int | None = None,
+        model_settings: ModelSettings | None = None,
+        tool_choice: ToolChoice | None = None,
+        provider_options: Mapping[str, Any] | None = None,
+        version: str = "",
+    ) -> None:
+        if not id:
+            raise ValueError("an agent needs an id")
+        if max_steps is not None and max_steps < 1:
+            raise ValueError("max_steps must be at least 1")
+        if tool_call_concurrency is not None and tool_call_concurrency < 1:
+            raise ValueError("tool_call_concurrency must be at least 1")
+        self.id = id
+        self.name = name or id
+        self.description = description
+        self.models: tuple[str | Model, ...] = (
+            tuple(model) if isinstance(model, Sequence) and not isinstance(model, str) else (model,)
+        )
+        if not self.models:
+            raise ValueError(f"agent {id}: give it a model")
+        self.instructions = instructions
+        pairs = tools.items() if isinstance(tools, Mapping) else [(t.name, t) for t in tools]
+        self.tools: dict[str, Tool] = {}
+        for key, item in pairs:
+            if key in self.tools:
+                raise ValueError(f"agent {id}: two tools are called {key!r}")
+            self.tools[key] = item
+        self.max_steps = max_steps
+        self.approval = (
+            ApprovalRules(all=require_tool_approval)
+            if isinstance(require_tool_approval, bool)
+            else ApprovalRules(patterns=tuple(require_tool_approval))
+        )
+        self.tool_call_concurrency = tool_call_concurrency
+        self.model_settings = model_settings or ModelSettings()
+        self.tool_choice = tool_choice
+        self.provider_options = dict(provider_options or {})
+        self.version = version
+
+    def system_texts(self, request_context: Mapping[str, Any]) -> tuple[str, ...]:
+        """The instructions of a run."""
+        given = self.instructions
+        if callable(given):
+            given = given(request_context)
+        return (given,) if isinstance(given, str) and given else tuple(given)
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.id}>"
+
+
+class App:
+    """What a server serves: agents, found by id. Raises `ValueError` for two agents of one id."""
+
+    def __init__(self, *, agents: Iterable[Agent]) -> None:
+        self.agents: dict[str, Agent] = {}
+        for agent in agents:
+            if agent.id in self.agents:
+                raise ValueError(f"two agents are called {agent.id!r}")
+            self.agents[agent.id] = agent

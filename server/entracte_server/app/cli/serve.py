@@ -1,0 +1,235 @@
+"""`entracte serve` and `entracte migrate`."""
+
+import asyncio
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from entracte_server.agents.agent import App
+    from entracte_server.app.settings import Settings
+    from entracte_server.models.base import Model
+
+
+def load_app(target: str) -> "App":
+    """The `App` that `module:attribute` names. Raises `click.UsageError`."""
+    from entracte_server.agents.agent import App
+
+    module_name, _, attribute = target.partition(":")
+    attribute = attribute or "app"
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise click.UsageError(f"there is no module {module_name!r} here (in {folder})") from None
+        raise
+    found = getattr(module, attribute, None)
+    if not isinstance(found, App):
+        raise click.UsageError(f"{module_name} has no App called {attribute!r}")
+    return found
+
+
+def read_settings(**given: Any) -> "Settings":
+    """Settings from all sources; what is None is not given. Raises `click.UsageError`."""
+    import pydantic
+
+    from entracte_server.app.settings import Settings
+
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except pydantic.ValidationError as error:
+        lines = [
+            f"{'.'.join(str(part) for part in item['loc']) or 'settings'}: {item['msg']}"
+            for item in error.errors(include_url=False, include_input=False)
+        ]
+        raise click.UsageError("\n".join(lines)) from None
+
+
+def _stand_in(script: str | None) -> "Any":
+    """What replaces named models with `--scripted`: a script from a file, or an echo."""
+    from entracte_server.models.scripted import ScriptedModel
+
+    if script is None:
+        return None
+    if script:
+        model: Model = ScriptedModel.from_file(script, position="transcript")
+    else:
+        model = ScriptedModel([_echo], name="scripted/echo")
+    return lambda name: model
+
+
+def _echo(request: Any) -> list[dict[str, Any]]:
+    """Says back what was said last."""
+    for message in reversed(request.messages):
+        if message.role == "user":
+            text = " ".join(part.text for part in message.parts if hasattr(part, "text"))
+            return [{"text": f"You said: {text}"}]
+    return [{"text": "You said nothing."}]
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:APP")
+@click.option("--address", help="Where to listen, host:port. Default 127.0.0.1:50051.")
+@click.option("--store", help="The database, sqlite:///PATH. Default sqlite:///entracte.db.")
+@click.option(
+    "--scripted",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="Answer from a script instead of asking models; without FILE, echo.",
+)
+@click.option("--reload", is_flag=True, help="Restart when a Python file of this folder changes.")
+@click.option("--log-format", type=click.Choice(["json", "console"]), help="How logs look.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged.")
+def serve(
+    target: str,
+    address: str | None,
+    store: str | None,
+    scripted: str | None,
+    reload: bool,
+    log_format: str | None,
+    log_level: str | None,
+) -> None:
+    """Serve the agents of an App, for example `entracte serve agents:app`."""
+    if reload:
+        from entracte_server.app.reloading import run_reloading
+
+        raise SystemExit(run_reloading([a for a in sys.argv[1:] if a != "--reload"]))
+    settings = read_settings(
+        address=address, store=store, log_format=log_format, log_level=log_level
+    )
+    from entracte_server.app.logs import configure
+
+    configure(settings.log_level, settings.log_format)
+    app = load_app(target)
+    raise SystemExit(_run(app, settings, _stand_in(scripted)))
+
+
+def _run(app: "App", settings: "Settings", stand_in: Any) -> int:
+    from entracte_server.models.providers import MissingApiKey, UnknownProvider
+    from entracte_server.store.base import StoreError
+
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(app, settings, stand_in))
+    except MissingApiKey as error:
+        click.echo(f"error: {error}, or start with --scripted to answer from a script.", err=True)
+        return 1
+    except (UnknownProvider, StoreError, ValueError, OSError, RuntimeError) as error:
+        click.echo(f"error: {error}", err=True)
+        return 1
+    return 0
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(app: "App", settings: "Settings", stand_in: Any) -> None:
+    from entracte_server.app.running import Resolver, running
+    from entracte_server.models.providers import Providers
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running(app, settings, stand_in=stand_in) as it:
+        host = settings.address.rpartition(":")[0]
+        address = f"{host}:{it.server.port}"
+        resolve = Resolver(Providers(settings.provider_settings()), stand_in)
+        click.echo(f"Entracte serves on {address}, store {settings.store}")
+        for agent in app.agents.values():
+            names = ", ".join(model.name for model in resolve(agent))
+            click.echo(f"  agent {agent.id}, model {names}")
+        first = next(iter(app.agents), "AGENT")
+        option = "" if address == "127.0.0.1:50051" else f" --address {address}"
+        click.echo(f"Try: entracte chat {first}{option}")
+        sys.stdout.flush()
+        await stop.wait()
+        click.echo("Stopping: running work gets a moment; parked runs stay as they are.")
+        sys.stdout.flush()
+
+
+@click.command()
+@click.option("--store", help="The database, sqlite:///PATH. Default sqlite:///entracte.db.")
+def migrate(store: str | None) -> None:
+    """Bring the database up to this version's schema. `serve` does so by itself."""
+    settings = read_settings(store=store)
+
+    async def work() -> None:
+        from entracte_server.store.sqlite import SQLiteStore
+
+        opened = await SQLiteStore.open(settings.sqlite_path())
+        await opened.close()
+
+    from entracte_server.store.base import StoreError
+
+    try:
+        asyncio.run(work())
+    except (StoreError, OSError, ValueError) as error:
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(1) from None
+    click.echo(f"{settings.store} is up to date.")
+
+
+AGENT_TEMPLATE = '''"""An agent: `entracte serve agents:app`."""
+
+from entracte_server import Agent, App, ask_user, tool
+
+
+@tool(requires_approval=True)
+async def send_mail(to: str, subject: str) -> dict[str, bool]:
+    """Send a mail. A person approves each one."""
+    return {"sent": True}
+
+
+app = App(agents=[Agent(id="assistant", model="openai/gpt-5-mini", tools=[send_mail, ask_user])])
+'''
+
+CLIENT_TEMPLATE = '''"""A client: `python client.py "Write to Ada"`."""
+
+import asyncio
+import sys
+
+from entracte import Client
+
+
+async def main(prompt: str) -> None:
+    async with Client("127.0.0.1:50051") as client:
+        agent = client.agent("assistant")
+        async for chunk in agent.stream(prompt):
+            if chunk.type == "text-delta":
+                print(chunk.text, end="", flush=True)
+            elif chunk.type == "tool-call-approval":
+                print(f"\\nwaits for approval: {chunk.tool_name} {chunk.args}")
+        print()
+
+
+asyncio.run(main(" ".join(sys.argv[1:]) or "Hello"))
+'''
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+def new(folder: Path) -> None:
+    """Write a ten-line agent and a client into a new folder."""
+    for name, text in (("agents.py", AGENT_TEMPLATE), ("client.py", CLIENT_TEMPLATE)):
+        path = folder / name
+        if path.exists():
+            raise click.UsageError(f"{path} exists already")
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        click.echo(f"wrote {path}")
+    click.echo(f"Next: cd {folder} && entracte serve agents:app --scripted")

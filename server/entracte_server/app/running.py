@@ -1,0 +1,83 @@
+"""A server process from start to stop: store, models, engine, RPCs."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from entracte_server.agents.agent import Agent, App
+from entracte_server.app.settings import Settings
+from entracte_server.domain.data import Data
+from entracte_server.engine.engine import Engine
+from entracte_server.engine.settings import EngineSettings
+from entracte_server.models.base import Model
+from entracte_server.models.providers import Providers
+from entracte_server.rpc.server import Server, ServerSettings
+from entracte_server.store.base import Store
+from entracte_server.store.sqlite import SQLiteStore
+
+
+class Running(Data, frozen=True):
+    """What runs."""
+
+    server: Server
+    engine: Engine
+    store: Store
+
+
+class Resolver:
+    """Finds the models of an agent once. `stand_in` replaces every model that is only named."""
+
+    def __init__(self, providers: Providers, stand_in: Callable[[str], Model] | None = None) -> None:
+        self._providers = providers
+        self._stand_in = stand_in
+        self._known: dict[str, Sequence[Model]] = {}
+
+    def __call__(self, agent: Agent) -> Sequence[Model]:
+        """Raises `MissingApiKey`, `UnknownProvider`."""
+        models = self._known.get(agent.id)
+        if models is None:
+            models = self._known[agent.id] = tuple(self._model(item) for item in agent.models)
+        return models
+
+    def _model(self, item: str | Model) -> Model:
+        if not isinstance(item, str):
+            return item
+        return self._stand_in(item) if self._stand_in is not None else self._providers.resolve(item)
+
+
+@asynccontextmanager
+async def running(
+    app: App,
+    settings: Settings,
+    *,
+    stand_in: Callable[[str], Model] | None = None,
+    engine_settings: EngineSettings | None = None,
+    server_settings: ServerSettings | None = None,
+) -> AsyncIterator[Running]:
+    """Serve `app` for as long as the context lasts, then stop gracefully.
+
+    Raises `ValueError` for settings that cannot be used, `MissingApiKey` and `UnknownProvider` for
+    models that cannot be asked, `RuntimeError` when the port is taken.
+    """
+    providers = Providers(settings.provider_settings(), idle_timeout=settings.model_idle_timeout)
+    try:
+        resolve = Resolver(providers, stand_in)
+        for agent in app.agents.values():
+            resolve(agent)
+        store = await SQLiteStore.open(settings.sqlite_path())
+        try:
+            engine = Engine(
+                app=app, store=store, resolve=resolve, settings=engine_settings or settings.engine()
+            )
+            server = Server(engine, server_settings or settings.server())
+            try:
+                await engine.open()
+                await server.start(settings.address)
+                yield Running(server, engine, store)
+            finally:
+                await server.drain()
+                await engine.close(settings.grace)
+                await server.stop(1.0 if settings.grace else 0.0)
+        finally:
+            await store.close()
+    finally:
+        await providers.aclose()

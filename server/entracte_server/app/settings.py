@@ -1,0 +1,180 @@
+"""Settings of a server: from the command line, `ENTRACTE_*` variables, and a TOML file, in this order."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pydantic
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from entracte_server.engine.settings import EngineSettings
+from entracte_server.models.providers import ProviderSettings
+from entracte_server.rpc.call import ROLES, Principal
+from entracte_server.rpc.server import ServerSettings
+
+DEFAULT_FILE = "entracte.toml"
+
+Seconds = Annotated[float, pydantic.Field(gt=0)]
+Count = Annotated[int, pydantic.Field(ge=1)]
+
+
+class ApiKey(pydantic.BaseModel):
+    """One credential and who it stands for."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+    key: Annotated[pydantic.SecretStr, pydantic.Field(min_length=8)]
+    principal: Annotated[str, pydantic.Field(min_length=1)]
+    tenant: Annotated[str, pydantic.Field(min_length=1)] = "default"
+    roles: list[Literal["run", "decide"]] = list(ROLES)  # type: ignore[arg-type]
+
+
+class Settings(BaseSettings):
+    """All settings; each field's description is its documentation."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ENTRACTE_", env_nested_delimiter="__", extra="forbid", validate_default=True
+    )
+
+    address: Annotated[
+        str, pydantic.Field(description="Where to listen, host:port. Port 0 takes any free one.")
+    ] = "127.0.0.1:50051"
+    store: Annotated[
+        str, pydantic.Field(description="The database: `sqlite:///PATH` (three slashes, then the path).")
+    ] = "sqlite:///entracte.db"
+    api_keys: Annotated[
+        list[ApiKey],
+        pydantic.Field(
+            description="Credentials, a list of `{key, principal, tenant, roles}`. Roles: `run`, "
+            "`decide`. Without any, the server listens on loopback only and everybody is `local`."
+        ),
+    ] = []
+    tls_certificate: Annotated[
+        Path | None, pydantic.Field(description="File with the certificate chain, PEM.")
+    ] = None
+    tls_key: Annotated[Path | None, pydantic.Field(description="File with the private key, PEM.")] = None
+    providers: Annotated[
+        dict[str, dict[str, Any]],
+        pydantic.Field(
+            description="Model providers by name, each `{base_url, api_key, ...}`; known ones need "
+            "their key only, from `NAME_API_KEY`."
+        ),
+    ] = {}
+    model_idle_timeout: Annotated[
+        Seconds, pydantic.Field(description="Seconds a provider may be silent within an answer.")
+    ] = 60.0
+    tool_timeout: Annotated[
+        Seconds, pydantic.Field(description="Seconds one execution of a tool may take.")
+    ] = 300.0
+    tool_errors: Annotated[
+        Literal["message", "generic"],
+        pydantic.Field(description="Whether the model and the stream see what a tool raised."),
+    ] = "message"
+    sync_tool_threads: Annotated[
+        Count, pydantic.Field(description="Synchronous tools that may run at once.")
+    ] = 64
+    execution_timeout: Annotated[
+        Seconds | None, pydantic.Field(description="Seconds a run may execute, waiting excluded.")
+    ] = None
+    disconnect_grace: Annotated[
+        float,
+        pydantic.Field(ge=0, description="Seconds a run with cancel_on_disconnect lives without readers."),
+    ] = 10.0
+    keep_alive: Annotated[Seconds, pydantic.Field(description="Longest silence on a stream, seconds.")] = 15.0
+    reader_timeout: Annotated[
+        Seconds, pydantic.Field(description="Seconds a reader may take for one message before it is cut off.")
+    ] = 30.0
+    streams_per_principal: Annotated[
+        Count, pydantic.Field(description="RPCs one principal may have open.")
+    ] = 10_000
+    quick_deadline: Annotated[
+        Seconds, pydantic.Field(description="Seconds for unary RPCs that do not wait for a run.")
+    ] = 60.0
+    waiting_deadline: Annotated[
+        Seconds, pydantic.Field(description="Seconds a unary RPC may wait for a run.")
+    ] = 3600.0
+    grace: Annotated[
+        float, pydantic.Field(ge=0, description="Seconds running work gets when the server stops.")
+    ] = 10.0
+    reflection: Annotated[bool, pydantic.Field(description="Whether to serve gRPC reflection.")] = True
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], pydantic.Field(description="The least level logged.")
+    ] = "info"
+    log_format: Annotated[
+        Literal["json", "console"], pydantic.Field(description="JSON lines, or lines for people.")
+    ] = "json"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The order of the sources; the file is `entracte.toml`, or what `ENTRACTE_CONFIG` names."""
+        file = Path(os.environ.get("ENTRACTE_CONFIG", DEFAULT_FILE))
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+
+    @pydantic.model_validator(mode="after")
+    def _consistent(self) -> "Settings":
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key go together")
+        host = self.address.rpartition(":")[0].strip("[]")
+        if not self.api_keys and host not in ("127.0.0.1", "localhost", "::1"):
+            raise ValueError(f"address {self.address}: without api_keys the server listens on loopback only")
+        return self
+
+    def engine(self) -> EngineSettings:
+        """The part for the engine."""
+        return EngineSettings(
+            tool_timeout=self.tool_timeout,
+            execution_timeout=self.execution_timeout,
+            sync_tool_threads=self.sync_tool_threads,
+            disconnect_grace=self.disconnect_grace,
+            keep_alive=self.keep_alive,
+            reader_timeout=self.reader_timeout,
+            tool_errors=self.tool_errors,
+        )
+
+    def server(self) -> ServerSettings:
+        """The part for the RPC layer. Raises `OSError` when a TLS file cannot be read."""
+        return ServerSettings(
+            tls_certificate=self.tls_certificate.read_bytes() if self.tls_certificate else b"",
+            tls_key=self.tls_key.read_bytes() if self.tls_key else b"",
+            api_keys={
+                item.key.get_secret_value(): Principal(item.tenant, item.principal, frozenset(item.roles))
+                for item in self.api_keys
+            },
+            streams_per_principal=self.streams_per_principal,
+            quick_deadline=self.quick_deadline,
+            waiting_deadline=self.waiting_deadline,
+            reflection=self.reflection,
+        )
+
+    def provider_settings(self) -> list[ProviderSettings]:
+        """The part for the models. Raises `ValueError` naming the provider and the key."""
+        result = []
+        for name, values in self.providers.items():
+            unknown = set(values) - set(ProviderSettings.__struct_fields__)
+            if unknown:
+                raise ValueError(f"providers.{name}: unknown {', '.join(sorted(unknown))}")
+            try:
+                result.append(msgspec.convert({"name": name, **values}, ProviderSettings, strict=False))
+            except msgspec.ValidationError as error:
+                raise ValueError(f"providers.{name}: {error}") from None
+        return result
+
+    def sqlite_path(self) -> Path:
+        """Where the database file is. Raises `ValueError` for another kind of store."""
+        prefix = "sqlite:///"
+        if not self.store.startswith(prefix) or len(self.store) == len(prefix):
+            raise ValueError(f"store {self.store!r}: use sqlite:///PATH")
+        return Path(self.store.removeprefix(prefix))

@@ -1,0 +1,341 @@
+"""Decisions: from what a caller sent to the change that is committed, with every check made before.
+
+A decision names a pending call by its own id, by run and tool call, or by the run alone where that
+cannot be misunderstood. What is checked here is checked against the frozen pending call; that the
+call is still open is checked by the store, in the statement that settles it.
+"""
+
+import hmac
+
+import msgspec
+
+from entracte_server.agents import schemas
+from entracte_server.agents.agent import Agent
+from entracte_server.agents.schemas import InvalidValue
+from entracte_server.agents.tools import Tool
+from entracte_server.domain import json_text
+from entracte_server.domain.chunks import PendingKind, Verb
+from entracte_server.domain.data import Data
+from entracte_server.domain.errors import FieldViolation, Refusal, Reason
+from entracte_server.domain.ids import new_id
+from entracte_server.domain.runs import (
+    TERMINAL,
+    CallRow,
+    DecisionRow,
+    Outcome,
+    PendingRow,
+    Resolution,
+    RunRow,
+)
+from entracte_server.engine.configure import tools_of
+from entracte_server.engine.engine import Engine
+from entracte_server.engine.runlog import now_ms
+from entracte_server.engine.settle import validate
+from entracte_server.store.base import Decide, Decided, NotFound, Refused, RequestKey
+
+DEFAULT_DECLINE = "The call was declined."
+
+VERBS: dict[PendingKind, tuple[Verb, ...]] = {
+    "approval": ("approve", "decline"),
+    "suspension": ("resume", "decline"),
+    "client-tool": ("submit", "decline"),
+    "recovery": ("submit", "approve", "decline"),
+}
+"""Which verbs fit which kind of call."""
+
+
+class Ref(Data, frozen=True):
+    """How a caller names a pending call; see `CallRef` in the contract."""
+
+    pending_call_id: str = ""
+    run_id: str = ""
+    tool_call_id: str = ""
+
+
+class Verdict(Data, frozen=True):
+    """What a caller decided. JSON values are text that was checked to be JSON.
+
+    approve: `edited_args`, `args_digest`. decline: `reason`, `reason_json`. resume: `data`.
+    submit: `data`, or `error`.
+    """
+
+    verb: Verb
+    edited_args: str | None = None
+    args_digest: bytes = b""
+    reason: str = ""
+    reason_json: str | None = None
+    data: str | None = None
+    error: str | None = None
+    comment: str = ""
+    on_behalf_of: str = ""
+
+
+async def decide(
+    engine: Engine,
+    *,
+    tenant: str,
+    principal: str,
+    ref: Ref,
+    verdict: Verdict,
+    request: RequestKey | None,
+) -> Decided:
+    """Decide a pending call. Raises `Refusal`; then nothing was changed."""
+    if request is not None:
+        made = await engine.store.find_request(request)
+        if made is not None:
+            decision = await engine.store.get_decision(tenant, made.decision_id)
+            return Decided(await engine.store.get_run(tenant, made.run_id), decision, made=made)
+    run, pending, call = await _find(engine, tenant, ref)
+    _check_fits(pending, verdict)
+    decision = DecisionRow(
+        tenant=tenant,
+        decision_id=new_id(),
+        pending_call_id=pending.pending_call_id,
+        run_id=pending.run_id,
+        call_id=pending.call_id,
+        tool_name=pending.tool_name,
+        verb=verdict.verb,
+        principal=principal,
+        decide_time=now_ms(),
+        args=pending.args,
+        edited_args=verdict.edited_args,
+        data=verdict.data if verdict.error is None else json_text.dump(verdict.error),
+        is_error=verdict.error is not None,
+        reason=verdict.reason,
+        reason_json=verdict.reason_json,
+        comment=verdict.comment,
+        on_behalf_of=verdict.on_behalf_of,
+        request_id=request.request_id if request is not None else "",
+        args_digest=verdict.args_digest,
+    )
+    decided_call = await _apply(engine, run, pending, call, decision, verdict)
+    started = None
+    if decided_call.outcome is None and (decided_call.approved or decided_call.resumed):
+        started = msgspec.structs.replace(
+            decided_call, state="started", key=decided_call.key or new_id()
+        )
+    op = Decide(decision, decided_call, engine.process_id, started, request)
+    try:
+        return await engine.decide(op)
+    except Refused as refused:
+        raise _refusal(pending, refused) from None
+    except NotFound:
+        raise _not_found(ref) from None
+
+
+def _not_found(ref: Ref) -> Refusal:
+    refusal = Refusal("PENDING_CALL_NOT_FOUND", "There is no such pending call.")
+    refusal.metadata.update((k, v) for k, v in msgspec.structs.asdict(ref).items() if v)
+    return refusal
+
+
+def already_decided(pending: PendingRow, decision: DecisionRow | None) -> Refusal:
+    """The refusal of a second decision, with who decided what and when."""
+    refusal = Refusal(
+        "PENDING_CALL_ALREADY_DECIDED",
+        "The call was decided before.",
+        pending_call_id=pending.pending_call_id,
+    )
+    if decision is not None:
+        refusal.metadata.update(
+            decision_id=decision.decision_id,
+            verb=decision.verb,
+            principal=decision.principal,
+            decide_time=str(decision.decide_time),
+        )
+    return refusal
+
+
+def _refusal(pending: PendingRow, refused: Refused) -> Refusal:
+    pending = refused.pending or pending
+    pending_call_id = pending.pending_call_id
+    if refused.cause == "expired":
+        return Refusal(
+            "PENDING_CALL_EXPIRED",
+            "The call expired before it was decided.",
+            pending_call_id=pending_call_id,
+            expire_time=str(pending.expire_time),
+        )
+    if refused.cause == "claimed":
+        return Refusal(
+            "PENDING_CALL_CLAIMED",
+            f"{pending.claimed_by} is deciding this call.",
+            pending_call_id=pending_call_id,
+            principal=pending.claimed_by,
+            expire_time=str(pending.claimed_until),
+        )
+    if refused.cause == "finished" and refused.run is not None:
+        return _finished(refused.run)
+    return already_decided(pending, refused.decision)
+
+
+def _finished(run: RunRow) -> Refusal:
+    return Refusal(
+        "RUN_FINISHED", f"The run has ended ({run.state}).", run_id=run.run_id, state=run.state
+    )
+
+
+async def _find(engine: Engine, tenant: str, ref: Ref) -> tuple[RunRow, PendingRow, CallRow]:
+    """The pending call that is meant, open."""
+    store = engine.store
+    if ref.pending_call_id:
+        try:
+            pending, decision = await store.get_pending(tenant, ref.pending_call_id)
+        except NotFound:
+            raise _not_found(ref) from None
+        for name in ("run_id", "call_id"):
+            given = ref.run_id if name == "run_id" else ref.tool_call_id
+            if given and given != getattr(pending, name):
+                raise _not_found(ref)
+        if pending.state != "open":
+            raise already_decided(pending, decision)
+        run, found, _ = await store.pending_of_run(tenant, pending.run_id, pending.call_id)
+        for row, call in found:
+            if row.pending_call_id == pending.pending_call_id:
+                return run, row, call
+        pending, decision = await store.get_pending(tenant, ref.pending_call_id)
+        raise already_decided(pending, decision)
+    try:
+        run, found, decided = await store.pending_of_run(tenant, ref.run_id, ref.tool_call_id)
+    except NotFound:
+        raise Refusal("RUN_NOT_FOUND", "There is no such run.", run_id=ref.run_id) from None
+    if len(found) == 1 and (ref.tool_call_id or decided == 0):
+        return run, *found[0]
+    if not found:
+        if ref.tool_call_id:
+            last = await store.latest_decision(tenant, ref.run_id, ref.tool_call_id)
+            if last is not None:
+                pending, _ = await store.get_pending(tenant, last.pending_call_id)
+                raise already_decided(pending, last)
+            raise _not_found(ref)
+        if run.state in TERMINAL:
+            raise _finished(run)
+        raise _not_found(ref)
+    raise Refusal(
+        "PENDING_CALL_AMBIGUOUS",
+        "More than one call could be meant: name it by pending_call_id.",
+        run_id=ref.run_id,
+        pending_call_ids=",".join(row.pending_call_id for row, _ in found[:50]),
+    )
+
+
+def _check_fits(pending: PendingRow, verdict: Verdict) -> None:
+    if verdict.verb not in VERBS[pending.kind]:
+        raise Refusal(
+            "VERB_MISMATCH",
+            f"A call that waits for {pending.kind} takes {' or '.join(VERBS[pending.kind])}, "
+            f"not {verdict.verb}.",
+            pending_call_id=pending.pending_call_id,
+            kind=pending.kind,
+            verbs=",".join(VERBS[pending.kind]),
+        )
+    if verdict.args_digest and not hmac.compare_digest(verdict.args_digest, pending.args_digest):
+        raise Refusal(
+            "ARGS_DIGEST_MISMATCH",
+            "The arguments are not those that were shown.",
+            pending_call_id=pending.pending_call_id,
+        )
+
+
+def _violating(reason: Reason, field: str, error: Exception) -> Refusal:
+    violations = (
+        tuple(FieldViolation(field + v.pointer, v.message) for v in error.violations)
+        if isinstance(error, InvalidValue)
+        else (FieldViolation(field, str(error)),)
+    )
+    first = violations[0]
+    return Refusal(reason, f"{first.field}: {first.description}", violations=violations)
+
+
+async def _apply(
+    engine: Engine,
+    run: RunRow,
+    pending: PendingRow,
+    call: CallRow,
+    decision: DecisionRow,
+    verdict: Verdict,
+) -> CallRow:
+    """The call's row after the decision. Raises `Refusal` when the decision does not fit it."""
+    call = msgspec.structs.replace(
+        call,
+        state="decided",
+        resolution=Resolution(
+            pending.pending_call_id,
+            decision.decision_id,
+            verdict.verb,
+            decision.principal,
+            edited=verdict.edited_args is not None,
+        ),
+    )
+    if verdict.verb == "decline":
+        reason = verdict.reason if verdict.reason.strip() else DEFAULT_DECLINE
+        outcome = Outcome("denied", reason, reason_json=verdict.reason_json)
+        return msgspec.structs.replace(call, outcome=outcome)
+    if verdict.verb == "submit":
+        if verdict.error is not None:
+            return msgspec.structs.replace(call, outcome=Outcome("error", verdict.error, "exception"))
+        return msgspec.structs.replace(call, outcome=Outcome("result", verdict.data or "null"))
+    agent = engine.app.agents.get(run.agent_id)
+    if agent is None:
+        raise Refusal(
+            "AGENT_UNAVAILABLE",
+            f"The agent {run.agent_id!r} is not registered here; the run stays parked.",
+            run_id=run.run_id,
+            agent_id=run.agent_id,
+        )
+    if verdict.verb == "resume":
+        return _resumed(agent, run, pending, call, verdict.data or "null")
+    return await _approved(engine, agent, run, pending, call, verdict.edited_args)
+
+
+def _unavailable(run: RunRow, tool_name: str) -> Refusal:
+    return Refusal(
+        "TOOL_UNAVAILABLE",
+        f"The tool {tool_name!r} is not registered here; the run stays parked.",
+        run_id=run.run_id,
+        agent_id=run.agent_id,
+        tool_name=tool_name,
+    )
+
+
+def _resumed(agent: Agent, run: RunRow, pending: PendingRow, call: CallRow, data: str) -> CallRow:
+    tool = agent.tools.get(pending.tool_name)
+    if tool is None:
+        raise _unavailable(run, pending.tool_name)
+    try:
+        if pending.resume_schema is not None:
+            schemas.check(pending.resume_schema, json_text.parse(data))
+        tool.parse_resume(data)
+    except (InvalidValue, json_text.InvalidJson) as error:
+        raise _violating("RESUME_DATA_INVALID", "resume_data", error) from None
+    return msgspec.structs.replace(call, resumed=True, resume_data=data)
+
+
+async def _approved(
+    engine: Engine,
+    agent: Agent,
+    run: RunRow,
+    pending: PendingRow,
+    call: CallRow,
+    edited: str | None,
+) -> CallRow:
+    tool = agent.tools.get(pending.tool_name)
+    definition = tool
+    if tool is None:
+        snapshot = await engine.store.load(run.tenant, run.run_id)
+        definition = tools_of(agent, snapshot.spec.options).get(pending.tool_name)  # type: ignore[assignment]
+    if definition is None:
+        raise _unavailable(run, pending.tool_name)
+    args = pending.args
+    if edited is not None:
+        try:
+            args = validate(definition, edited).text
+        except (InvalidValue, json_text.InvalidJson) as error:
+            raise _violating("EDITED_ARGS_INVALID", "edited_args", error) from None
+    changed = isinstance(tool, Tool) and tool.digest != pending.tool_digest
+    return msgspec.structs.replace(
+        call,
+        approved=not changed,
+        run_args=args if args != call.args else call.run_args,
+        edited=call.edited or edited is not None,
+    )

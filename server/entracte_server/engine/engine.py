@@ -1,0 +1,365 @@
+"""The engine of one process: starts runs, takes decisions and cancellations, owns the tasks.
+
+A run's task belongs to the engine, never to an RPC: a caller that goes away leaves it running. What
+changes state is done in tasks of the engine too, so that a change that was committed is acted upon
+even when the caller was cancelled meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from entracte_server.agents.agent import Agent, App
+from entracte_server.domain import chunks as c
+from entracte_server.domain.data import Data
+from entracte_server.domain.errors import Refusal
+from entracte_server.domain.ids import new_id
+from entracte_server.domain.messages import Message
+from entracte_server.domain.options import RunOptions
+from entracte_server.domain.runs import TERMINAL, RunRow, RunSpec, Snapshot
+from entracte_server.domain import json_text
+from entracte_server.engine.configure import last_request
+from entracte_server.engine.execution import ToolRunner
+from entracte_server.engine.hub import Hub, RunKey
+from entracte_server.engine.run import RunExecution
+from entracte_server.engine.runlog import RunLog, now_ms
+from entracte_server.engine.settings import EngineSettings
+from entracte_server.models.base import Model
+from entracte_server.store.base import (
+    Cancel,
+    ChunkRow,
+    CreateRun,
+    Decide,
+    Decided,
+    RequestKey,
+    Store,
+    StoreError,
+)
+from entracte_server.wire.codec import ChunkEncoder
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+ADOPT_INTERVAL = 15.0
+"""Seconds between looks for runs that nobody executes."""
+
+
+def draining() -> Refusal:
+    """The refusal of a process that is stopping."""
+    return Refusal(
+        "SERVER_DRAINING", "The server is stopping; try again, or re-attach.", retry_after=0.5
+    )
+
+
+class Start(Data, frozen=True):
+    """A request to start a run. `run_id` empty: made here."""
+
+    tenant: str
+    principal: str
+    agent_id: str
+    input: tuple[Message, ...]
+    options: RunOptions
+    run_id: str = ""
+    request: RequestKey | None = None
+
+
+class Started(Data, frozen=True):
+    """The run that was started, or that an earlier request with the same id had started."""
+
+    run: RunRow
+    replayed: bool = False
+
+
+ModelResolver = Callable[[Agent], Sequence[Model]]
+
+
+class Engine:
+    """See the module.
+
+    `resolve` gives the models of an agent, in the order they are tried.
+    """
+
+    def __init__(
+        self,
+        *,
+        app: App,
+        store: Store,
+        resolve: ModelResolver,
+        settings: EngineSettings | None = None,
+        process_id: str | None = None,
+    ) -> None:
+        self.app = app
+        self.store = store
+        self.settings = settings or EngineSettings()
+        self.process_id = process_id or new_id()
+        self.hub = Hub(self.settings.reader_backlog)
+        self._resolve = resolve
+        self._runner = ToolRunner(self.settings)
+        self._active: dict[RunKey, RunExecution] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._run_tasks: dict[asyncio.Task[Any], RunKey] = {}
+        self._timers: dict[RunKey, asyncio.TimerHandle] = {}
+        self._adopter: asyncio.Task[None] | None = None
+        self.draining = False
+
+    # ---- life ----
+
+    async def open(self) -> None:
+        """Take over the runs a dead process left behind, and go on looking for such runs."""
+        await self._adopt()
+        self._adopter = asyncio.create_task(self._adopt_for_ever(), name="adopt")
+
+    async def close(self, grace: float) -> None:
+        """Stop: runs get `grace` seconds to park or end, then they are cut off where they are; the
+        next process goes on with them from their last checkpoint."""
+        self.draining = True
+        if self._adopter is not None:
+            self._adopter.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._run_tasks and grace > 0:
+            await asyncio.wait(list(self._run_tasks), timeout=grace)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        if self._adopter is not None:
+            await asyncio.gather(self._adopter, return_exceptions=True)
+
+    @property
+    def active_runs(self) -> int:
+        """How many runs this process executes now."""
+        return len(self._active)
+
+    async def _adopt(self) -> None:
+        rows = await self.store.adopt(self.process_id, active=frozenset(self._active))
+        for row in rows:
+            _log.info("run_adopted", run_id=row.run_id, fence=row.fence)
+            self._spawn(self._resume(row, recovered=True))
+
+    async def _adopt_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(ADOPT_INTERVAL)
+            try:
+                await self._adopt()
+            except StoreError as error:
+                _log.warning("adopt_failed", error=str(error))
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task of the engine's own."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        key = self._run_tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None and key is not None:
+            _log.error("run_task_failed", run_id=key[1], error=repr(error))
+
+    async def _protected(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, done in a task of the engine: cancelling the caller only stops the
+        waiting."""
+        return await asyncio.shield(self._spawn(work))
+
+    # ---- runs ----
+
+    def agent(self, agent_id: str) -> Agent:
+        """Raises `Refusal` AGENT_NOT_FOUND."""
+        agent = self.app.agents.get(agent_id)
+        if agent is None:
+            raise Refusal("AGENT_NOT_FOUND", f"There is no agent {agent_id!r}.", agent_id=agent_id)
+        return agent
+
+    async def start(self, request: Start) -> Started:
+        """Create a run and execute it. Returns when it is durable.
+
+        Raises `Refusal` AGENT_NOT_FOUND, SERVER_DRAINING, and what the store raises.
+        """
+        if request.request is not None:
+            made = await self.store.find_request(request.request)
+            if made is not None:
+                return Started(await self.store.get_run(request.tenant, made.run_id), replayed=True)
+        if self.draining:
+            raise draining()
+        agent = self.agent(request.agent_id)
+        return await self._protected(self._create(agent, request))
+
+    async def _create(self, agent: Agent, request: Start) -> Started:
+        now = now_ms()
+        text = request.options.request_context
+        instructions = request.options.instructions
+        if instructions is None:
+            instructions = agent.system_texts(json_text.parse(text) if text else {})
+        run_id = request.run_id or new_id()
+        models = self._resolve(agent)
+        message_id = new_id()
+        start = ChunkEncoder(run_id, 0, 0).encode((c.Start(agent.id, message_id),), 1, now)
+        step = ChunkEncoder(run_id, 1, 1).encode(
+            (c.StepStart(f"{message_id}-1", models[0].name),), 2, now
+        )
+        run = RunRow(
+            tenant=request.tenant,
+            run_id=run_id,
+            agent_id=agent.id,
+            state="running",
+            principal=request.principal,
+            create_time=now,
+            update_time=now,
+            owner=self.process_id,
+            fence=1,
+            last_sequence=2,
+            step=1,
+            attempt=1,
+            root_run_id=run_id,
+            agent_version=agent.version,
+        )
+        spec = RunSpec(request.input, request.options, instructions, message_id)
+        row = ChunkRow(1, 2, start + step)
+        created = await self.store.create_run(CreateRun(run, spec, row, request.request))
+        if created.made is not None:
+            return Started(await self.store.get_run(run.tenant, created.made.run_id), replayed=True)
+        self._execute(agent, models, Snapshot(run, spec), announced=True)
+        self.hub.publish((run.tenant, run_id), row, "running")
+        return Started(run)
+
+    def _execute(
+        self,
+        agent: Agent,
+        models: Sequence[Model],
+        snapshot: Snapshot,
+        *,
+        entering: frozenset[str] = frozenset(),
+        announced: bool = False,
+    ) -> None:
+        run = snapshot.run
+        key = (run.tenant, run.run_id)
+        log = RunLog(self.store, self.hub, run, self.settings.log_backlog)
+        execution = RunExecution(
+            snapshot=snapshot,
+            agent=agent,
+            models=models,
+            store=self.store,
+            log=log,
+            runner=self._runner,
+            settings=self.settings,
+            entering=entering,
+            announced=announced,
+        )
+        self._active[key] = execution
+        task = self._spawn(self._drive(key, execution))
+        self._run_tasks[task] = key
+        if snapshot.spec.options.cancel_on_disconnect:
+            self.follower_left(key)
+
+    async def _drive(self, key: RunKey, execution: RunExecution) -> None:
+        try:
+            await execution.drive()
+        finally:
+            if self._active.get(key) is execution:
+                del self._active[key]
+
+    async def _resume(
+        self, row: RunRow, *, entering: frozenset[str] = frozenset(), recovered: bool = False
+    ) -> None:
+        """Go on with a run this process has just come to own."""
+        agent = self.app.agents.get(row.agent_id)
+        if agent is None:
+            _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id)
+            return
+        snapshot = await self.store.load(row.tenant, row.run_id)
+        if snapshot.run.fence != row.fence:
+            return
+        if recovered and not (snapshot.steps and snapshot.steps[-1].step == row.step):
+            # The answer that was being received is void; the model is asked again.
+            attempt = snapshot.run.attempt + 1
+            snapshot = msgspec.structs.replace(
+                snapshot, run=msgspec.structs.replace(snapshot.run, attempt=attempt)
+            )
+        self._execute(agent, self._resolve(agent), snapshot, entering=entering)
+
+    async def delete(self, tenant: str, run_id: str, *, force: bool, request: RequestKey | None) -> bool:
+        """Delete all of a run; says whether an earlier request had done so. Raises what the store
+        raises."""
+        made = await self.store.delete_run(tenant, run_id, force=force, request=request)
+        self.hub.inbox.changed(tenant)
+        return made is not None
+
+    # ---- decisions and cancellation ----
+
+    async def decide(self, op: Decide) -> Decided:
+        """Settle a pending call and have its run go on. Raises what the store raises, and `Refusal`
+        SERVER_DRAINING."""
+        if self.draining:
+            raise draining()
+        return await self._protected(self._decide(op))
+
+    async def _decide(self, op: Decide) -> Decided:
+        decided = await self.store.decide(op)
+        if decided.made is None:
+            self.hub.inbox.changed(op.decision.tenant)
+            key = (op.decision.tenant, op.decision.run_id)
+            if decided.took:
+                self.hub.publish(key, None, "running")
+                entering = frozenset((op.call.call_id,)) if op.started is not None else frozenset()
+                await self._resume(decided.run, entering=entering)
+            elif (execution := self._active.get(key)) is not None:
+                execution.deliver(op.call)
+        return decided
+
+    async def cancel(self, op: Cancel) -> tuple[RunRow, bool]:
+        """Have a run cancelled: its row, and whether an earlier request had asked for it. Raises
+        what the store raises, and `Refusal` SERVER_DRAINING."""
+        if self.draining:
+            raise draining()
+        return await self._protected(self._cancel(op))
+
+    async def _cancel(self, op: Cancel) -> tuple[RunRow, bool]:
+        cancelled = await self.store.cancel(op)
+        key = (op.tenant, op.run_id)
+        if cancelled.took:
+            self.hub.publish(key, None, "running")
+            await self._resume(cancelled.run)
+        elif cancelled.run.state not in TERMINAL and (execution := self._active.get(key)) is not None:
+            execution.request_cancel(op.reason)
+        return cancelled.run, cancelled.made is not None
+
+    def request_body(self, snapshot: Snapshot) -> str | None:
+        """The JSON text of the last request to the model, made again from what is stored; None
+        where there was none or the agent is gone."""
+        agent = self.app.agents.get(snapshot.run.agent_id)
+        request = last_request(agent, snapshot) if agent is not None else None
+        if agent is None or request is None:
+            return None
+        models = {model.name: model for model in self._resolve(agent)}
+        model = models.get(snapshot.steps[-1].model)
+        return model.request_body(request) if model is not None else None
+
+    # ---- readers ----
+
+    def follower_left(self, key: RunKey) -> None:
+        """A reader stopped following a run. One that is to be cancelled without readers gets its
+        grace time."""
+        execution = self._active.get(key)
+        if (
+            execution is None
+            or not execution.spec.options.cancel_on_disconnect
+            or key in self._timers
+            or self.hub.followers(key)
+            or self.draining
+        ):
+            return
+        loop = asyncio.get_running_loop()
+        self._timers[key] = loop.call_later(self.settings.disconnect_grace, self._left_alone, key)
+
+    def _left_alone(self, key: RunKey) -> None:
+        self._timers.pop(key, None)
+        if self.hub.followers(key) or key not in self._active:
+            return
+        op = Cancel(key[0], key[1], "Nobody followed the run.", self.process_id, now_ms())
+        self._spawn(self._cancel(op))

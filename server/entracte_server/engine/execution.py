@@ -1,0 +1,163 @@
+"""Entering the body of one tool: in a task or in a thread, within its time, with its errors caught."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from entracte_server.agents.context import Suspended, ToolContext
+from entracte_server.agents.tools import Arguments, Tool
+from entracte_server.domain import json_text
+from entracte_server.domain.data import Data
+from entracte_server.domain.runs import Outcome
+from entracte_server.engine.settings import EngineSettings
+
+_log = structlog.get_logger(__name__)
+
+MAX_MESSAGE = 4096
+"""Longest message of a tool's error, in characters."""
+
+
+class Parked(Data, frozen=True):
+    """A tool suspended: what it asks, the schema of the answer, what it keeps. JSON text."""
+
+    payload: str | None
+    resume_schema: str | None
+    state: str | None
+
+
+class ToolRunner:
+    """Runs tools for a process. Synchronous ones get a thread of their own each, at most
+    `sync_tool_threads` at a time; a thread that cannot be stopped is left behind and its late result
+    dropped, but it keeps its place until it ends."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._threads = asyncio.Semaphore(settings.sync_tool_threads)
+        self._left_behind: set[asyncio.Task[Any]] = set()
+
+    async def run(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Outcome | Parked:
+        """Enter the body and wait for it. Never raises but for cancellation of the caller, which
+        reaches the tool as well."""
+        limit = tool.timeout if tool.timeout is not None else self._settings.tool_timeout
+        task = asyncio.current_task()
+        clock = asyncio.timeout(limit)
+        try:
+            async with clock:
+                if tool.is_async:
+                    value = await self._in_task(tool, arguments, context)
+                else:
+                    value = await self._in_thread(lambda: tool.call(arguments, context))
+        except Suspended as suspended:
+            return self._parked(suspended, context)
+        except TimeoutError as error:
+            context._cancel()
+            if not clock.expired():  # raised by the tool itself
+                return self._failed(tool, error)
+            return Outcome("error", f"The tool {tool.name} did not end within {limit:g} s.", "timeout")
+        except asyncio.CancelledError:
+            context._cancel()
+            if task is not None and task.cancelling():
+                raise
+            return self._failed(tool, RuntimeError("the tool cancelled itself"))
+        except BaseException as error:
+            return self._failed(tool, error)
+        return self._result(tool, value)
+
+    async def _in_task(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Any:
+        task = asyncio.create_task(_guard(tool, arguments, context), name=f"tool:{tool.name}")
+        try:
+            kind, value = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            context._cancel()
+            task.cancel()
+            if not task.done():
+                await asyncio.wait((task,), timeout=self._settings.cancel_grace)
+            if not task.done():
+                _log.warning("tool_left_behind", tool=tool.name, tool_call_id=context.tool_call_id)
+                self._left_behind.add(task)
+                task.add_done_callback(self._forget)
+            elif not task.cancelled():
+                task.exception()
+            raise
+        if kind == "raised":
+            raise value
+        return value
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._left_behind.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        await self._threads.acquire()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[tuple[str, Any]] = loop.create_future()
+
+        def finish(outcome: tuple[str, Any]) -> None:
+            self._threads.release()
+            if not done.done():
+                done.set_result(outcome)
+
+        def body() -> None:
+            try:
+                outcome: tuple[str, Any] = ("returned", call())
+            except BaseException as error:
+                outcome = ("raised", error)
+            try:
+                loop.call_soon_threadsafe(finish, outcome)
+            except RuntimeError:  # the loop was closed: nobody waits any more
+                return
+
+        threading.Thread(target=body, name="entracte-tool", daemon=True).start()
+        kind, value = await done
+        if kind == "raised":
+            raise value
+        return value
+
+    def _parked(self, suspended: Suspended, context: ToolContext[Any]) -> Outcome | Parked:
+        try:
+            state = json_text.dump(context.state) if context.state else None
+        except (TypeError, ValueError) as error:
+            return Outcome("error", f"ctx.state cannot be stored: {error}"[:MAX_MESSAGE], "exception")
+        return Parked(suspended.payload, suspended.resume_schema, state)
+
+    def _result(self, tool: Tool, value: Any) -> Outcome:
+        try:
+            text = json_text.dump(value)
+        except (TypeError, ValueError) as error:
+            return Outcome(
+                "error", f"The result of {tool.name} is not JSON: {error}"[:MAX_MESSAGE], "invalid-result"
+            )
+        size = len(text) if text.isascii() else len(text.encode())
+        if size > self._settings.max_result:
+            return Outcome(
+                "error",
+                f"The result of {tool.name} is too large: {size} bytes, at most "
+                f"{self._settings.max_result} are allowed.",
+                "invalid-result",
+            )
+        return Outcome("result", text)
+
+    def _failed(self, tool: Tool, error: BaseException) -> Outcome:
+        _log.info("tool_failed", tool=tool.name, error=type(error).__name__)
+        if self._settings.tool_errors == "generic":
+            return Outcome("error", f"The tool {tool.name} failed.", "exception")
+        try:
+            message = str(error) or type(error).__name__
+        except Exception:
+            message = type(error).__name__
+        return Outcome("error", json_text.scrub(message)[:MAX_MESSAGE], "exception")
+
+
+async def _guard(tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> tuple[str, Any]:
+    """The body's value or what it raised. A task must not raise SystemExit or KeyboardInterrupt
+    (asyncio would stop the loop), and a cancellation the tool made itself must not look like ours."""
+    try:
+        return "returned", await tool.call(arguments, context)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return "raised", error

@@ -1,0 +1,76 @@
+"""The conversation of a run as a model is given it. The one place where model requests are built."""
+
+from collections.abc import Iterable, Sequence
+
+from entracte_server.domain import json_text
+from entracte_server.domain.messages import (
+    AnyPart,
+    Message,
+    ToolCallPart,
+    ToolResultPart,
+    text_message,
+)
+from entracte_server.domain.runs import CallRow, RunSpec, StepRecord
+
+
+def opening(spec: RunSpec) -> list[Message]:
+    """System messages, then context, then input. Order: instructions, system messages of the
+    context and of the input, the `system` option, the other context, the other input."""
+    system = [text_message("system", text) for text in spec.system]
+    for group in (spec.options.context, spec.input):
+        system += [message for message in group if message.role == "system"]
+    system += [text_message("system", text) for text in spec.options.system]
+    turns = [
+        message
+        for group in (spec.options.context, spec.input)
+        for message in group
+        if message.role != "system"
+    ]
+    return system + turns
+
+
+def result_part(call: CallRow) -> ToolResultPart:
+    """What the model is told came of a call that has an outcome."""
+    outcome = call.outcome
+    assert outcome is not None
+    if outcome.kind == "result":
+        return ToolResultPart(call.call_id, call.tool_name, outcome.value)
+    if outcome.kind == "denied":
+        told: dict[str, object] = {"status": "declined", "reason": outcome.value}
+        if outcome.reason_json is not None:
+            told["data"] = json_text.parse(outcome.reason_json)
+        return ToolResultPart(call.call_id, call.tool_name, json_text.dump(told), "denied")
+    return ToolResultPart(call.call_id, call.tool_name, outcome.value, "error")
+
+
+def call_part(call: CallRow) -> ToolCallPart:
+    """A call as the history shows it: as the model wrote it, or as a reviewer edited it."""
+    args = (call.run_args if call.edited else call.args) or "{}"
+    return ToolCallPart(call.call_id, call.tool_name, args)
+
+
+def step_messages(record: StepRecord, calls: Sequence[CallRow]) -> list[Message]:
+    """What one step adds: the model's answer, then the results of its calls in call order. A call
+    that has no outcome yet has no result: models are asked only when every call has one."""
+    own = [call for call in calls if not call.provider_executed]
+    parts: tuple[AnyPart, ...] = (*record.parts, *(call_part(call) for call in own))
+    messages = []
+    if parts:
+        messages.append(Message("assistant", parts, id=record.message_id))
+    results = tuple(result_part(call) for call in own if call.outcome is not None)
+    if results:
+        messages.append(Message("tool", results))
+    return messages
+
+
+def conversation(
+    spec: RunSpec, steps: Iterable[StepRecord], calls: Iterable[CallRow]
+) -> list[Message]:
+    """The whole conversation so far."""
+    by_step: dict[int, list[CallRow]] = {}
+    for call in calls:
+        by_step.setdefault(call.step, []).append(call)
+    messages = opening(spec)
+    for record in steps:
+        messages += step_messages(record, sorted(by_step.get(record.step, []), key=lambda c: c.index))
+    return messages

@@ -1,0 +1,132 @@
+"""Following a run: what is stored, then what happens, without a gap."""
+
+from collections.abc import AsyncIterator
+
+from entracte_server.domain.data import Data
+from entracte_server.domain.errors import Refusal
+from entracte_server.domain.runs import TERMINAL, RunRow, RunState
+from entracte_server.engine.engine import Engine, draining
+from entracte_server.engine.hub import Subscription
+from entracte_server.store.base import NotFound
+from entracte_server.wire import codec
+
+PAGE = 1024 * 1024
+"""How much of a log is read at once, and the largest message sent, in bytes."""
+
+
+class KeepAlive(Data, frozen=True):
+    """Nothing happened for a while; everything up to `through` was sent."""
+
+    through: int
+
+
+class Reader:
+    """One reader of one run, positioned after `after`. Use as a context manager.
+
+    Raises `Refusal` SEQUENCE_TRIMMED or SEQUENCE_AHEAD, and `store.NotFound`.
+    """
+
+    def __init__(
+        self, engine: Engine, tenant: str, run_id: str, *, after: int = 0, counts: bool = True
+    ) -> None:
+        self._engine = engine
+        self._key = (tenant, run_id)
+        self._after = after
+        self._subscription: Subscription = engine.hub.subscribe(self._key, counts=counts)
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.hub.unsubscribe(self._subscription)
+        if self._subscription.counts:
+            self._engine.follower_left(self._key)
+
+    async def follow(
+        self, run: RunRow | None = None, *, until_finished: bool = False
+    ) -> AsyncIterator[bytes | KeepAlive]:
+        """Entries of chunks, in order and without gaps, until the run rests. `run` saves a look at
+        its row when the caller has one as of after this reader was made."""
+        run = run or await self._engine.store.get_run(*self._key)
+        if self._after > run.last_sequence:
+            raise Refusal(
+                "SEQUENCE_AHEAD",
+                f"after_sequence {self._after} lies beyond the run's last chunk, {run.last_sequence}.",
+                run_id=run.run_id,
+                last_sequence=str(run.last_sequence),
+            )
+        state: RunState = run.state
+        stored = run.last_sequence
+        while True:
+            while self._after < stored:
+                async for entries in self._from_log():
+                    yield entries
+            self._subscription.lagging = False
+            if self._rests(state, until_finished):
+                # What was committed while the log was read may have woken the run again.
+                events = self._subscription.take()
+                if not events:
+                    return
+            else:
+                if not await self._subscription.wait(self._engine.settings.keep_alive):
+                    yield KeepAlive(self._after)
+                events = self._subscription.take()
+                if not events and self._engine.draining:
+                    raise draining()
+            if self._subscription.lagging:
+                run = await self._engine.store.get_run(*self._key)
+                state, stored = run.state, run.last_sequence
+                continue
+            for event in events:
+                row = event.row
+                if row is not None and row.last > self._after:
+                    if row.first != self._after + 1:
+                        stored = row.last
+                        break
+                    self._after = row.last
+                    for piece in codec.split(row.data, PAGE):
+                        yield piece
+                if event.state is not None:
+                    state = event.state
+            else:
+                stored = self._after
+                continue
+            run = await self._engine.store.get_run(*self._key)
+            state, stored = run.state, run.last_sequence
+
+    def _rests(self, state: RunState, until_finished: bool) -> bool:
+        return state in TERMINAL or (state == "suspended" and not until_finished)
+
+    async def _from_log(self) -> AsyncIterator[bytes]:
+        rows, first = await self._engine.store.read_chunks(
+            *self._key, after=self._after, limit_bytes=PAGE
+        )
+        if self._after + 1 < first:
+            raise Refusal(
+                "SEQUENCE_TRIMMED",
+                f"The chunks before {first} are no longer stored.",
+                run_id=self._key[1],
+                first_sequence=str(first),
+            )
+        if not rows:
+            raise NotFound(self._key[1])
+        for row in rows:
+            data = row.data if row.first > self._after else codec.entries_after(row.data, self._after)
+            self._after = row.last
+            for piece in codec.split(data, PAGE):
+                yield piece
+
+    async def until_rest(self, run: RunRow) -> RunRow:
+        """The run's row when it next parks or ends after `self._after`; at once when it rests and
+        has gone beyond that."""
+        while not (self._rests(run.state, False) and run.last_sequence > self._after):
+            woken = await self._subscription.wait(self._engine.settings.keep_alive)
+            events = self._subscription.take()
+            lagging, self._subscription.lagging = self._subscription.lagging, False
+            if not woken and self._engine.draining:
+                raise draining()
+            if lagging or not woken or any(event.state is not None for event in events):
+                run = await self._engine.store.get_run(*self._key)
+        return run
+
+

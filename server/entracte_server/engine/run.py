@@ -1,0 +1,434 @@
+"""One segment of a run: from its start, its resumption or its recovery to its parking or its end.
+
+The loop: ask the model, settle the calls it made, finish the step, again. Everything it needs is in
+the store; what it holds in memory can be made anew from a `Snapshot`, which is what happens after a
+parking and after a crash.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from entracte_server.agents.agent import Agent
+from entracte_server.agents.tools import Tool
+from entracte_server.domain import chunks as c
+from entracte_server.domain import json_text
+from entracte_server.domain.data import Data
+from entracte_server.domain.messages import Message
+from entracte_server.domain.options import (
+    DEFAULT_MAX_STEPS,
+    DEFAULT_TOOL_CALL_CONCURRENCY,
+    ClientTool,
+)
+from entracte_server.domain.results import RunError, Usage
+from entracte_server.domain.runs import (
+    CallRow,
+    DecisionRow,
+    Outcome,
+    PendingRow,
+    RunState,
+    Snapshot,
+    StepRecord,
+)
+from entracte_server.domain.ids import new_id
+from entracte_server.engine import prompt
+from entracte_server.engine.answer import Answer, is_empty
+from entracte_server.engine.configure import model_request, tools_of
+from entracte_server.engine.execution import ToolRunner
+from entracte_server.engine.runlog import RunLog, now_ms
+from entracte_server.engine.settings import EngineSettings
+from entracte_server.engine.settle import Settlement
+from entracte_server.models.base import Model, ModelError
+from entracte_server.store.base import LeaseLost, RunPatch, Store, StoreUnavailable
+
+_log = structlog.get_logger(__name__)
+
+
+class Ending(Data, frozen=True):
+    """How a run ends."""
+
+    state: RunState
+    reason: c.FinishReason
+    cause: c.StopCause
+    error: RunError | None = None
+
+
+class RunExecution:
+    """See the module. Owned by the engine, which runs `drive` in a task."""
+
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        agent: Agent,
+        models: Sequence[Model],
+        store: Store,
+        log: RunLog,
+        runner: ToolRunner,
+        settings: EngineSettings,
+        entering: frozenset[str] = frozenset(),
+        announced: bool = False,
+    ) -> None:
+        self.row = snapshot.run
+        self.spec = snapshot.spec
+        self.agent = agent
+        self.log = log
+        self.runner = runner
+        self.entering = set(entering)
+        self.steps = list(snapshot.steps)
+        self.calls = {call.call_id: call for call in snapshot.calls}
+        self.pending = {row.pending_call_id: row for row in snapshot.pending}
+        self.step = snapshot.run.step
+        self.attempt = snapshot.run.attempt
+        self.cancel_reason = snapshot.run.cancel_reason
+        options = snapshot.spec.options
+        self.tools: dict[str, Tool | ClientTool] = tools_of(agent, options)
+        self.concurrency = (
+            options.tool_call_concurrency
+            or agent.tool_call_concurrency
+            or DEFAULT_TOOL_CALL_CONCURRENCY
+        )
+        self._models = models
+        self._store = store
+        self._settings = settings
+        self._announced = announced
+        self._max_steps = options.max_steps or agent.max_steps or DEFAULT_MAX_STEPS
+        self._messages: list[Message] | None = None
+        self._answer: Answer | None = None
+        self._model_name = ""
+        self._settlement: Settlement | None = None
+        self._scope: asyncio.Timeout | None = None
+        self._started = 0.0
+        self._faulty_steps = 0
+        self._request_context: Mapping[str, Any] | None = None
+
+    # ---- what the settlement works with ----
+
+    @property
+    def request_context(self) -> Mapping[str, Any]:
+        """The caller's values."""
+        if self._request_context is None:
+            text = self.spec.options.request_context
+            self._request_context = json_text.parse(text) if text else {}
+        return self._request_context
+
+    def calls_of(self, step: int) -> list[CallRow]:
+        """The calls of a step, in the model's order."""
+        return sorted((k for k in self.calls.values() if k.step == step), key=lambda k: k.index)
+
+    def update(self, call: CallRow) -> None:
+        """A call's row changes; written with the next commit."""
+        self.calls[call.call_id] = call
+        self.log.stage(calls=(call,))
+
+    def opened(self, pending: PendingRow) -> None:
+        """A call waits; written with the next commit."""
+        self.pending[pending.pending_call_id] = pending
+        self.log.stage(opened=(pending,))
+
+    def closed(self, pending_call_id: str) -> None:
+        """A pending call was decided."""
+        self.pending.pop(pending_call_id, None)
+
+    def write_out(self, call_id: str, payload: c.Payload) -> None:
+        """A running tool reports. What comes too late is dropped."""
+        call = self.calls.get(call_id)
+        if call is None or call.state != "started":
+            return
+        try:
+            self.log.emit(payload)
+            self.log.flush()
+        except (LeaseLost, StoreUnavailable):
+            return
+
+    async def park(self, waiting: list[CallRow]) -> bool:
+        """Give the run up until somebody decides; False when a decision or cancellation is there."""
+        by_call = {row.call_id: row for row in self.pending.values()}
+        open_calls = tuple(
+            c.OpenCall(row.pending_call_id, row.call_id, row.tool_name, row.kind)
+            for row in (by_call[call.call_id] for call in waiting)
+        )
+        cause: c.StopCause = (
+            "client-tool" if all(call.kind == "client-tool" for call in open_calls) else "suspended"
+        )
+        finish = c.Finish("suspended", cause, self._total(), open_calls)
+        return await self.log.park(finish, "suspended", cause, self._executed_ms())
+
+    async def decided_calls(self) -> list[CallRow]:
+        """The calls decided since the run last looked; notices a cancellation, too."""
+        snapshot = await self._store.load(*self.log.key)
+        if snapshot.run.cancel_reason is not None:
+            self.request_cancel(snapshot.run.cancel_reason)
+        return [call for call in snapshot.calls if call.state == "decided"]
+
+    # ---- what the engine calls ----
+
+    def deliver(self, call: CallRow) -> None:
+        """A waiting call of the run was decided."""
+        if self._settlement is not None:
+            self._settlement.deliver(call)
+
+    def request_cancel(self, reason: str) -> None:
+        """Somebody asked to cancel the run."""
+        if self.cancel_reason is None:
+            self.cancel_reason = reason
+        if self._scope is not None:
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+    async def drive(self) -> None:
+        """Execute the run until it parks or ends."""
+        self._started = asyncio.get_running_loop().time()
+        try:
+            ending = await self._until_rest()
+            if ending is not None:
+                await self._end(ending)
+        except LeaseLost:
+            _log.warning("lease_lost", run_id=self.log.key[1])
+        except StoreUnavailable as error:
+            _log.error("run_abandoned", run_id=self.log.key[1], error=str(error))
+
+    async def _until_rest(self) -> Ending | None:
+        """The loop within the run's time; None when it parked."""
+        limit = self.spec.options.execution_timeout or self._settings.execution_timeout
+        deadline = None
+        if limit is not None:
+            deadline = self._started + max(0.0, limit - self.row.executed_ms / 1000)
+        if self.cancel_reason is not None:
+            return self._cancelled()
+        self._scope = scope = asyncio.timeout_at(deadline)
+        try:
+            async with scope:
+                return await self._loop()
+        except TimeoutError:
+            if not scope.expired():
+                return self._broken()
+            return self._cancelled() if self.cancel_reason is not None else self._timed_out(limit)
+        except (LeaseLost, StoreUnavailable):
+            raise
+        except Exception:
+            return self._broken()
+        finally:
+            self._scope = None
+
+    async def _loop(self) -> Ending | None:
+        while True:
+            record = self.steps[-1] if self.steps and self.steps[-1].step == self.step else None
+            if record is None:
+                try:
+                    record = await self._ask()
+                except ModelError as failure:
+                    return self._failed(failure.error)
+            if record.requested_tools:
+                self._settlement = Settlement(self, record)
+                if await self._settlement.settle():
+                    return None
+                self._faulty_steps = self._faulty_steps + 1 if self._settlement.faulty else 0
+            ending = self._after(record)
+            self._finish_step(record, continued=ending is None)
+            if ending is not None:
+                return ending
+            if self._messages is not None:
+                self._messages += prompt.step_messages(record, self.calls_of(record.step))
+            self.step += 1
+            self.attempt = 1
+            self._announced = False
+
+    # ---- one model call ----
+
+    async def _ask(self) -> StepRecord:
+        """Ask the models of the agent, each when the one before it failed. What a failed one showed
+        is void: the next one is another attempt."""
+        if self._messages is None:
+            self._messages = prompt.conversation(self.spec, self.steps, self.calls.values())
+        for position, model in enumerate(self._models):
+            self._answer = answer = Answer()
+            self._model_name = model.name
+            if not self._announced:
+                self._begin_attempt(model.name)
+            try:
+                await self._read(model, answer)
+            except ModelError as failure:
+                if position == len(self._models) - 1:
+                    raise
+                _log.info("model_fallback", run_id=self.log.key[1], model=model.name, kind=failure.error.kind)
+                if answer.shown:
+                    self.attempt += 1
+                    self._announced = False
+                continue
+            record = answer.record(
+                step=self.step,
+                attempt=self.attempt,
+                message_id=self._message_id(),
+                model=model.name,
+            )
+            if is_empty(record) and record.reason == "other":
+                raise ModelError(
+                    RunError("empty_stream", "The model's answer has nothing in it.", retryable=True)
+                )
+            self._answer = None
+            self.steps.append(record)
+            calls = answer.call_rows(self.step)
+            self.calls.update((call.call_id, call) for call in calls)
+            self.log.stage(steps=(record,), calls=calls)
+            return record
+        raise AssertionError("an agent has at least one model")
+
+    def _begin_attempt(self, model: str) -> None:
+        self.log.begin(self.step, self.attempt)
+        self.log.emit(c.StepStart(self._message_id(), model))
+        self.log.stage(patch=RunPatch(step=self.step, attempt=self.attempt))
+        self.log.flush()
+        self._announced = True
+
+    async def _read(self, model: Model, answer: Answer) -> None:
+        stream = model.stream(
+            model_request(
+                self.agent, self.spec.options, self.tools, self._messages or (), self.calls
+            )
+        )
+        try:
+            async for batch in stream:
+                shown = answer.add(batch)
+                if answer.finish is None:
+                    self.log.extend(shown)
+                    self.log.flush()
+                    await self.log.room()
+                elif shown:  # the end of the answer is written with what follows from it
+                    self.log.extend(shown)
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+        if answer.finish is None:
+            raise ModelError(RunError("cut", "The model's answer has no end.", retryable=True))
+
+    def _message_id(self) -> str:
+        return f"{self.spec.message_id}-{self.step}"
+
+    # ---- the end of a step ----
+
+    def _after(self, record: StepRecord) -> Ending | None:
+        """Whether the run ends with this step."""
+        if not record.requested_tools or all(
+            call.provider_executed for call in self.calls_of(record.step)
+        ):
+            return Ending("succeeded", record.reason, "model-finished")
+        if self._faulty_steps >= self._settings.max_faulty_steps:
+            error = RunError(
+                "tool_limit",
+                f"The model made no usable tool call in {self._faulty_steps} steps in a row.",
+            )
+            return Ending("failed", "error", "error", error)
+        if self.step >= self._max_steps:
+            return Ending("succeeded", "tool-calls", "max-steps")
+        return None
+
+    def _finish_step(self, record: StepRecord, *, continued: bool) -> None:
+        self.log.stage(patch=RunPatch(usage=self._total()))
+        self.log.emit(
+            c.StepFinish(
+                message_id=record.message_id,
+                reason=record.reason,
+                is_continued=continued,
+                usage=record.usage,
+                total_usage=self._total(),
+                raw_reason=record.raw_reason,
+                response_id=record.response.id,
+                response_model=record.response.model,
+                warnings=record.warnings,
+            )
+        )
+
+    def _total(self) -> Usage:
+        total = Usage()
+        for record in self.steps:
+            total = total + record.usage
+        return total
+
+    def _executed_ms(self) -> int:
+        return int((asyncio.get_running_loop().time() - self._started) * 1000)
+
+    # ---- the end of a run ----
+
+    async def _end(self, ending: Ending) -> None:
+        if ending.error is not None:
+            self.log.emit(c.Error(ending.error))
+            if self.steps and self.steps[-1].reason == "error":
+                self._finish_step(self.steps[-1], continued=False)
+        if ending.reason == "aborted":
+            self.log.emit(c.Abort(self.cancel_reason or ""))
+        self.log.emit(c.Finish(ending.reason, ending.cause, self._total()))
+        await self.log.end(
+            ending.state, ending.reason, ending.cause, self._executed_ms(), ending.error
+        )
+
+    def _failed(self, error: RunError) -> Ending:
+        self._keep_partial("error")
+        return Ending("failed", "error", "error", error)
+
+    def _cancelled(self) -> Ending:
+        self._keep_partial("aborted")
+        self._drop_calls("The run was cancelled before the call was settled.")
+        return Ending("cancelled", "aborted", "cancelled")
+
+    def _timed_out(self, limit: float | None) -> Ending:
+        self._keep_partial("error")
+        self._drop_calls("The run's time was over before the call was settled.")
+        error = RunError("timeout", f"The run executed for longer than {limit:g} s.", retryable=True)
+        return Ending("failed", "error", "timeout", error)
+
+    def _broken(self) -> Ending:
+        _log.exception("run_failed", run_id=self.log.key[1])
+        self._keep_partial("error")
+        self._drop_calls("The run failed before the call was settled.")
+        return Ending("failed", "error", "error", RunError("internal", "The server failed."))
+
+    def _keep_partial(self, reason: c.FinishReason) -> None:
+        """What had arrived of an answer that was cut stays in the result; its calls do not."""
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        record = answer.record(
+            step=self.step,
+            attempt=self.attempt,
+            message_id=self._message_id(),
+            model=self._model_name,
+            reason=reason,
+        )
+        if reason == "error" or not is_empty(record):
+            self.steps.append(record)
+            self.log.stage(steps=(record,), patch=RunPatch(usage=self._total()))
+
+    def _drop_calls(self, message: str) -> None:
+        """Every call gets a result, so that the history stays valid; every pending call is closed."""
+        now = now_ms()
+        for call in list(self.calls.values()):
+            if call.state != "done":
+                self.update(
+                    msgspec.structs.replace(
+                        call, state="done", resolution=None, outcome=Outcome("cancelled", message, "cancelled")
+                    )
+                )
+        self.log.stage(
+            closed=[
+                DecisionRow(
+                    tenant=row.tenant,
+                    decision_id=new_id(),
+                    pending_call_id=row.pending_call_id,
+                    run_id=row.run_id,
+                    call_id=row.call_id,
+                    tool_name=row.tool_name,
+                    verb="cancel",
+                    principal="system",
+                    decide_time=now,
+                    args=row.args,
+                    reason=message,
+                    sequence=self.log.last_sequence,
+                )
+                for row in self.pending.values()
+            ]
+        )
+        self.pending.clear()

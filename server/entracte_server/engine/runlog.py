@@ -1,0 +1,294 @@
+"""The log of one owned run: numbers and encodes its chunks and hands them, with the changes of state
+that belong to them, to the store. Commit, then send: readers are told only what is durable.
+
+What is emitted while a write is in flight goes into the next one, so that batches grow with load.
+Everything happens on the event loop, without a task of its own.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+
+import structlog
+
+from entracte_server.domain.chunks import FinishReason, Payload, StopCause
+from entracte_server.domain.results import RunError
+from entracte_server.domain.runs import (
+    CallRow,
+    DecisionRow,
+    PendingRow,
+    RunRow,
+    RunState,
+    StepRecord,
+)
+from entracte_server.engine.hub import Hub
+from entracte_server.store.base import (
+    ChunkRow,
+    End,
+    LeaseLost,
+    Park,
+    RunPatch,
+    RunWrite,
+    Store,
+    StoreUnavailable,
+    Written,
+)
+from entracte_server.wire.codec import ChunkEncoder
+
+_log = structlog.get_logger(__name__)
+
+_RETRY_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
+"""Seconds between attempts at a write that the store could not take."""
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class RunLog:
+    """See the module. Raises `LeaseLost` or `StoreUnavailable` from any method once a write failed
+    for good; nothing is written after that."""
+
+    __slots__ = (
+        "_backlog",
+        "_buffer",
+        "_calls",
+        "_closed",
+        "_encoder",
+        "_end",
+        "_error",
+        "_first",
+        "_hub",
+        "_inflight",
+        "_next",
+        "_opened",
+        "_park",
+        "_patch",
+        "_room",
+        "_run",
+        "_size",
+        "_steps",
+        "_store",
+        "_tries",
+        "_waiter",
+        "fence",
+        "key",
+    )
+
+    def __init__(self, store: Store, hub: Hub, run: RunRow, backlog: int) -> None:
+        self.key = (run.tenant, run.run_id)
+        self.fence = run.fence
+        self._store = store
+        self._hub = hub
+        self._backlog = backlog
+        self._run = run.run_id
+        self._next = self._first = run.last_sequence + 1
+        self._buffer: list[bytes] = []
+        self._size = 0
+        self._encoder = ChunkEncoder(run.run_id, run.step, run.attempt)
+        self._patch: RunPatch | None = None
+        self._steps: list[StepRecord] = []
+        self._calls: dict[str, CallRow] = {}
+        self._opened: list[PendingRow] = []
+        self._closed: list[DecisionRow] = []
+        self._park: Park | None = None
+        self._end: End | None = None
+        self._inflight: RunWrite | None = None
+        self._waiter: asyncio.Future[Written] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._tries = 0
+        self._error: Exception | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last chunk emitted, durable or not."""
+        return self._next - 1
+
+    def begin(self, step: int, attempt: int) -> None:
+        """Later chunks belong to this attempt of this step."""
+        self._encoder = ChunkEncoder(self._run, step, attempt)
+
+    def emit(self, *payloads: Payload) -> None:
+        """Add chunks; they are written with the next `flush` or `commit`."""
+        self.extend(payloads)
+
+    def extend(self, payloads: Sequence[Payload] | Iterable[Payload]) -> None:
+        """As `emit`."""
+        if self._error is not None:
+            raise self._error
+        payloads = payloads if isinstance(payloads, (list, tuple)) else list(payloads)
+        if not payloads:
+            return
+        data = self._encoder.encode(payloads, self._next, now_ms())
+        self._next += len(payloads)
+        self._size += len(data)
+        self._buffer.append(data)
+
+    def stage(
+        self,
+        *,
+        patch: RunPatch | None = None,
+        steps: Iterable[StepRecord] = (),
+        calls: Iterable[CallRow] = (),
+        opened: Iterable[PendingRow] = (),
+        closed: Iterable[DecisionRow] = (),
+    ) -> None:
+        """Add changes of state; they are written with the next `commit`, and with a `flush`."""
+        if patch is not None:
+            old = self._patch or RunPatch()
+            self._patch = RunPatch(
+                step=old.step if patch.step is None else patch.step,
+                attempt=old.attempt if patch.attempt is None else patch.attempt,
+                usage=old.usage if patch.usage is None else patch.usage,
+            )
+        self._steps.extend(steps)
+        for call in calls:
+            self._calls[call.call_id] = call
+        self._opened.extend(opened)
+        self._closed.extend(closed)
+
+    def flush(self) -> None:
+        """Have what was emitted written, without waiting for it."""
+        if self._error is not None:
+            raise self._error
+        if self._inflight is None:
+            self._submit()
+
+    async def room(self) -> None:
+        """Wait while the run is too far ahead of its log."""
+        while self._size > self._backlog and self._error is None:
+            self.flush()
+            if self._room is None:
+                self._room = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._room)
+        if self._error is not None:
+            raise self._error
+
+    async def commit(self) -> None:
+        """Write what was emitted and staged; returns when it is durable."""
+        await self._written()
+
+    async def park(
+        self, finish: Payload, finish_reason: FinishReason, stop_cause: StopCause, executed_ms: int
+    ) -> bool:
+        """Write what was emitted and staged, and in the same transaction suspend the run and give
+        it up, with `finish` as its last chunk; unless a decision or a cancellation waits. Says
+        whether it parked. Nothing else may be emitted meanwhile."""
+        first = self._next
+        row = ChunkRow(first, first, self._encoder.encode((finish,), first, now_ms()))
+        self._park = Park(row, finish_reason, stop_cause, executed_ms)
+        return (await self._written()).parked
+
+    async def end(
+        self,
+        state: RunState,
+        finish_reason: FinishReason,
+        stop_cause: StopCause,
+        executed_ms: int,
+        error: RunError | None = None,
+    ) -> None:
+        """Write what was emitted and staged, and in the same transaction end the run."""
+        self._end = End(state, finish_reason, stop_cause, executed_ms, error)
+        await self._written()
+
+    async def _written(self) -> Written:
+        if self._error is not None:
+            raise self._error
+        if self._waiter is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+        waiter = self._waiter
+        if self._inflight is None:
+            self._submit()
+        return await asyncio.shield(waiter)
+
+    def _submit(self) -> None:
+        changed = self._patch or self._steps or self._calls or self._opened or self._closed
+        if not (self._buffer or changed or self._park or self._end or self._waiter):
+            return
+        chunks = None
+        if self._buffer:
+            data = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
+            chunks = ChunkRow(self._first, self._next - 1, data)
+        self._first = self._next
+        self._inflight = RunWrite(
+            tenant=self.key[0],
+            run_id=self.key[1],
+            fence=self.fence,
+            chunks=chunks,
+            patch=self._patch,
+            steps=tuple(self._steps),
+            calls=tuple(self._calls.values()),
+            opened=tuple(self._opened),
+            closed=tuple(self._closed),
+            park=self._park,
+            end=self._end,
+        )
+        self._buffer = []
+        self._size = 0
+        if changed:
+            self._patch = None
+            self._steps = []
+            self._calls = {}
+            self._opened = []
+            self._closed = []
+        self._park = self._end = None
+        waiter, self._waiter = self._waiter, None
+        self._tries = 0
+        self._send(self._inflight, waiter)
+
+    def _send(self, write: RunWrite, waiter: "asyncio.Future[Written] | None") -> None:
+        future = self._store.submit(write)
+        future.add_done_callback(lambda done: self._done(done, write, waiter))
+
+    def _done(
+        self,
+        done: "asyncio.Future[Written]",
+        write: RunWrite,
+        waiter: "asyncio.Future[Written] | None",
+    ) -> None:
+        error: BaseException | None = (
+            StoreUnavailable("the store was closed") if done.cancelled() else done.exception()
+        )
+        if isinstance(error, StoreUnavailable) and self._tries < len(_RETRY_DELAYS):
+            delay = _RETRY_DELAYS[self._tries]
+            self._tries += 1
+            _log.warning("write_retried", run_id=write.run_id, delay=delay, error=str(error))
+            asyncio.get_running_loop().call_later(delay, self._send, write, waiter)
+            return
+        if error is not None:
+            self._fail(error if isinstance(error, Exception) else RuntimeError(repr(error)), waiter)
+            return
+        written = done.result()
+        row = write.chunks
+        state: RunState | None = None
+        if write.park is not None and written.parked:
+            state = "suspended"
+            parked = write.park.chunks
+            row = parked if row is None else ChunkRow(row.first, parked.last, row.data + parked.data)
+            self._next = self._first = parked.last + 1
+        elif write.end is not None:
+            state = write.end.state
+        if row is not None or state is not None:
+            self._hub.publish(self.key, row, state)
+        if write.opened or write.closed:
+            self._hub.inbox.changed(self.key[0])
+        self._inflight = None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(written)
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        self._room = None
+        self._submit()
+
+    def _fail(self, error: Exception, waiter: "asyncio.Future[Written] | None") -> None:
+        if not isinstance(error, (LeaseLost, StoreUnavailable)):
+            _log.error("write_failed", run_id=self.key[1], error=repr(error))
+        self._error = error
+        self._inflight = None
+        for future in (waiter, self._waiter):
+            if future is not None and not future.done():
+                future.set_exception(error)
+                future.exception()  # a waiter that was cancelled must not be reported as forgotten
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)

@@ -1,0 +1,36 @@
+"""Limits of the engine. Times are in seconds, sizes in bytes."""
+
+from typing import Literal
+
+from entracte_server.domain.data import Data
+
+
+class EngineSettings(Data, frozen=True):
+    """See each field.
+
+    tool_timeout: the longest one execution of a tool may take, unless the tool says otherwise.
+    execution_timeout: the longest a run may execute, waiting for people excluded; None: no limit.
+    sync_tool_threads: how many synchronous tools may run at once in the process.
+    cancel_grace: how long a cancelled tool may take to end before it is left behind.
+    disconnect_grace: how long a run with `cancel_on_disconnect` goes on without a reader.
+    keep_alive: the longest silence on a stream.
+    reader_timeout: the longest a stream's reader may take for one message.
+    reader_backlog: how much is held for a reader that lags before it is sent to read the log.
+    log_backlog: how far a run may be ahead of its log before it waits.
+    max_result: the largest result of a tool.
+    max_faulty_steps: how many steps in a row may have no usable tool call.
+    tool_errors: whether the model and the stream are told what a tool raised.
+    """
+
+    tool_timeout: float = 300.0
+    execution_timeout: float | None = None
+    sync_tool_threads: int = 64
+    cancel_grace: float = 1.0
+    disconnect_grace: float = 10.0
+    keep_alive: float = 15.0
+    reader_timeout: float = 30.0
+    reader_backlog: int = 1024 * 1024
+    log_backlog: int = 1024 * 1024
+    max_result: int = 4 * 1024 * 1024
+    max_faulty_steps: int = 3
+    tool_errors: Literal["message", "generic"] = "message"

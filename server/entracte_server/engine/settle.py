@@ -1,0 +1,403 @@
+"""Settling the tool calls of one step: refuse, ask, execute, until each has an outcome or waits.
+
+Calls that need nobody run at once, side by side; the others are announced and wait. A waiting call
+is executed as soon as it is decided, whatever its siblings do. The run parks when nothing can go on
+without people.
+"""
+
+import asyncio
+import fnmatch
+import hashlib
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from entracte_server.agents import schemas
+from entracte_server.agents.context import ToolContext
+from entracte_server.agents.schemas import InvalidValue
+from entracte_server.agents.tools import Arguments, Tool
+from entracte_server.domain import chunks as c
+from entracte_server.domain import json_text
+from entracte_server.domain.ids import new_id
+from entracte_server.domain.options import ApprovalRules, ClientTool
+from entracte_server.domain.runs import CallRow, Outcome, PendingRow, StepRecord
+from entracte_server.engine.execution import Parked
+from entracte_server.engine.runlog import now_ms
+
+if TYPE_CHECKING:
+    from entracte_server.engine.run import RunExecution
+
+_log = structlog.get_logger(__name__)
+
+FAULTY = frozenset({"invalid-args", "unknown-tool", "not-executed"})
+"""Codes of calls that never reached a tool."""
+
+
+def args_digest(tool_name: str, args: str) -> bytes:
+    """SHA-256 over the byte length of the tool name, a newline, the name and the arguments' text."""
+    name = tool_name.encode()
+    return hashlib.sha256(b"%d\n%b%b" % (len(name), name, args.encode())).digest()
+
+
+def validate(tool: Tool | ClientTool, text: str) -> Arguments:
+    """The arguments of a call. Raises `InvalidValue`."""
+    if isinstance(tool, Tool):
+        return tool.validate(text)
+    value = json_text.parse(text)
+    schemas.check(tool.input_schema, value)
+    return Arguments(text, value)
+
+
+def _matches(rules: ApprovalRules | None, tool_name: str) -> bool:
+    return rules is not None and (
+        rules.all
+        or tool_name in rules.names
+        or any(fnmatch.fnmatchcase(tool_name, pattern) for pattern in rules.patterns)
+    )
+
+
+class Settlement:
+    """Settles one step of one run. Owns the tasks of its tools."""
+
+    def __init__(self, run: "RunExecution", record: StepRecord) -> None:
+        self._run = run
+        self._record = record
+        self._ready: deque[tuple[CallRow, Tool, Arguments]] = deque()
+        self._tasks: dict[asyncio.Task[Outcome | Parked], str] = {}
+        self._inbox: deque[CallRow] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        self.faulty = False
+
+    def deliver(self, call: CallRow) -> None:
+        """A waiting call was decided."""
+        self._inbox.append(call)
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def settle(self) -> bool:
+        """Until every call of the step has an outcome (False), or the run parked (True)."""
+        try:
+            for call in self._run.calls_of(self._record.step):
+                self._take_up(call)
+            return await self._until_settled()
+        finally:
+            await self._end_tasks()
+
+    def _take_up(self, call: CallRow) -> None:
+        """A call as it is found when the step begins or is gone on with."""
+        if call.state == "requested":
+            self._classify(call)
+        elif call.state == "decided":
+            self._apply(call)
+        elif call.state == "started":
+            if call.call_id in self._run.entering:
+                self._apply(call)
+            else:
+                self._recover(call)
+
+    async def _until_settled(self) -> bool:
+        run = self._run
+        while True:
+            while self._inbox:
+                call = self._inbox.popleft()
+                if run.calls[call.call_id].state == "waiting":
+                    self._apply(call)
+            await self._start()
+            if self._tasks:
+                run.log.flush()
+                await self._event()
+                continue
+            if self._ready or self._inbox:
+                continue
+            waiting = [call for call in run.calls_of(self._record.step) if call.state == "waiting"]
+            if not waiting:
+                calls = run.calls_of(self._record.step)
+                self.faulty = bool(calls) and all(
+                    call.outcome is not None and call.outcome.code in FAULTY for call in calls
+                )
+                return False
+            if await run.park(waiting):
+                return True
+            for call in await run.decided_calls():
+                self._inbox.append(call)
+
+    async def _event(self) -> None:
+        """Until a tool ends or a decision comes; takes in the tools that ended."""
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            waited: list[asyncio.Future[Any]] = [*self._tasks, self._wake]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._wake = None
+        for task in [t for t in self._tasks if t.done()]:
+            call = self._run.calls[self._tasks.pop(task)]
+            self._came_to(call, task.result())
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks.clear()
+
+    # ---- what a call needs ----
+
+    def _classify(self, call: CallRow) -> None:
+        run = self._run
+        if call.provider_executed:
+            run.update(msgspec.structs.replace(call, state="done"))
+            return
+        if self._record.reason == "length":
+            self._refuse(
+                call,
+                "not-executed",
+                "The answer was cut by the token limit, so this call was not executed.",
+            )
+            return
+        if run.spec.options.tool_choice.mode == "none":
+            self._refuse(call, "not-executed", "Tools may not be called in this run.")
+            return
+        tool = run.tools.get(call.tool_name)
+        if tool is None:
+            names = ", ".join(run.tools) or "none"
+            self._refuse(
+                call, "unknown-tool", f"There is no tool {call.tool_name!r}. Available tools: {names}."
+            )
+            return
+        if call.args is None:
+            self._refuse(
+                call,
+                "invalid-args",
+                f"The arguments of {call.tool_name} are not a JSON object: "
+                f"{call.args_error or 'unreadable'}. The tool was not executed.",
+            )
+            return
+        arguments = self._validated(call, tool, call.args)
+        if arguments is None:
+            return
+        if arguments.text != call.args:
+            call = msgspec.structs.replace(call, run_args=arguments.text)
+        if not call.approved and self._needs_approval(call, tool, arguments):
+            self._open(call, "approval", arguments.text)
+        else:
+            self._go(call, tool, arguments)
+
+    def _validated(self, call: CallRow, tool: Tool | ClientTool, text: str) -> Arguments | None:
+        try:
+            return validate(tool, text)
+        except (InvalidValue, json_text.InvalidJson) as error:
+            self._refuse(
+                call,
+                "invalid-args",
+                f"The arguments do not fit the schema of {call.tool_name}: {error}. "
+                "The tool was not executed.",
+            )
+            return None
+
+    def _needs_approval(self, call: CallRow, tool: Tool | ClientTool, arguments: Arguments) -> bool:
+        """The strictest of the run, the agent and the tool holds."""
+        run = self._run
+        return (
+            _matches(run.spec.options.require_tool_approval, call.tool_name)
+            or _matches(run.agent.approval, call.tool_name)
+            or (isinstance(tool, Tool) and tool.needs_approval(arguments))
+        )
+
+    def _go(self, call: CallRow, tool: Tool | ClientTool, arguments: Arguments) -> None:
+        """Nothing stands in the way of the call any more."""
+        if isinstance(tool, Tool):
+            self._run.update(call)
+            self._ready.append((call, tool, arguments))
+        else:
+            self._open(call, "client-tool", arguments.text)
+
+    def _apply(self, call: CallRow) -> None:
+        """A call that was decided."""
+        run = self._run
+        resolution = call.resolution
+        if resolution is not None:
+            run.closed(resolution.pending_call_id)
+            run.log.emit(
+                c.ToolCallResolved(
+                    pending_call_id=resolution.pending_call_id,
+                    tool_call_id=call.call_id,
+                    tool_name=call.tool_name,
+                    verb=resolution.verb,
+                    principal=resolution.principal,
+                    decision_id=resolution.decision_id,
+                    edited_args=call.run_args if resolution.edited else None,
+                )
+            )
+            call = msgspec.structs.replace(call, resolution=None)
+        if call.outcome is not None:
+            self._settled(call, call.outcome)
+            return
+        if not (call.approved or call.resumed):  # the tool was redefined since the call was shown
+            self._classify(call)
+            return
+        tool = run.tools.get(call.tool_name)
+        if tool is None:
+            self._refuse(call, "unknown-tool", f"The tool {call.tool_name!r} does not exist any more.")
+            return
+        arguments = self._validated(call, tool, call.run_args or call.args or "{}")
+        if arguments is not None:
+            self._go(call, tool, arguments)
+
+    def _recover(self, call: CallRow) -> None:
+        """A call whose tool was running when its process died."""
+        tool = self._run.tools.get(call.tool_name)
+        args = call.run_args or call.args or "{}"
+        if isinstance(tool, Tool) and tool.idempotent:
+            arguments = self._validated(call, tool, args)
+            if arguments is not None:
+                self._ready.append((call, tool, arguments))
+            return
+        self._open(call, "recovery", args)
+
+    # ---- executing ----
+
+    async def _start(self) -> None:
+        """Enter as many of the ready tools as may run at once; what is entered is durable first."""
+        run = self._run
+        starting: list[tuple[CallRow, Tool, Arguments]] = []
+        durable = True
+        while self._ready and len(self._tasks) + len(starting) < run.concurrency:
+            call, tool, arguments = self._ready.popleft()
+            if call.state != "started":
+                call = msgspec.structs.replace(call, state="started", key=call.key or new_id())
+                run.update(call)
+                durable = False
+            starting.append((call, tool, arguments))
+        if starting and not durable:
+            await run.log.commit()
+        for call, tool, arguments in starting:
+            run.entering.discard(call.call_id)
+            context = self._context(call, tool)
+            if isinstance(context, Outcome):
+                self._settled(call, context)
+                continue
+            task = asyncio.create_task(
+                run.runner.run(tool, arguments, context), name=f"call:{call.tool_name}"
+            )
+            self._tasks[task] = call.call_id
+
+    def _context(self, call: CallRow, tool: Tool) -> ToolContext[Any] | Outcome:
+        run = self._run
+        answer: Any = None
+        if call.resumed:
+            try:
+                answer = tool.parse_resume(call.resume_data or "null")
+            except (InvalidValue, json_text.InvalidJson) as error:
+                return Outcome("error", f"The answer does not fit the tool any more: {error}", "exception")
+        loop = asyncio.get_running_loop()
+
+        def emit(name: str | None, text: str, event_id: str) -> None:
+            payload: c.Payload = (
+                c.ToolOutput(call.call_id, call.tool_name, text)
+                if name is None
+                else c.Custom(name, text, event_id)
+            )
+            loop.call_soon_threadsafe(run.write_out, call.call_id, payload)
+
+        return ToolContext(
+            run_id=run.log.key[1],
+            tool_call_id=call.call_id,
+            tool_name=call.tool_name,
+            agent_id=run.agent.id,
+            idempotency_key=call.key,
+            request_context=run.request_context,
+            thread_id=run.row.thread_id,
+            resource_id=run.row.resource_id,
+            resumed=call.resumed,
+            resume_data=answer,
+            suspend_payload=(
+                json_text.parse(call.suspend_payload) if call.suspend_payload is not None else None
+            ),
+            state=json_text.parse(call.tool_state) if call.tool_state else None,
+            emit=emit,
+        )
+
+    def _came_to(self, call: CallRow, outcome: Outcome | Parked) -> None:
+        if isinstance(outcome, Outcome):
+            self._settled(call, outcome)
+            return
+        tool = self._run.tools[call.tool_name]
+        schema = outcome.resume_schema
+        if schema is None and isinstance(tool, Tool):
+            schema = tool.resume_schema
+        call = msgspec.structs.replace(
+            call,
+            suspend_payload=outcome.payload,
+            tool_state=outcome.state,
+            resumed=False,
+            resume_data=None,
+        )
+        self._open(call, "suspension", call.run_args or call.args or "{}", schema)
+
+    # ---- outcomes ----
+
+    def _refuse(self, call: CallRow, code: str, message: str) -> None:
+        self._settled(call, Outcome("error", json_text.scrub(message), code))
+
+    def _settled(self, call: CallRow, outcome: Outcome) -> None:
+        run = self._run
+        args = call.run_args if call.edited else call.args
+        chunk: c.Payload
+        if outcome.kind == "result":
+            chunk = c.ToolResult(call.call_id, call.tool_name, args, outcome.value)
+        elif outcome.kind == "denied":
+            chunk = c.ToolOutputDenied(
+                call.call_id, call.tool_name, args, outcome.value, outcome.reason_json
+            )
+        else:
+            chunk = c.ToolError(call.call_id, call.tool_name, args, outcome.value, outcome.code)
+        run.log.emit(chunk)
+        run.update(msgspec.structs.replace(call, state="done", outcome=outcome))
+
+    def _open(self, call: CallRow, kind: c.PendingKind, args: str, schema: str | None = None) -> None:
+        """Make the call wait, and announce it."""
+        run = self._run
+        tool = run.tools.get(call.tool_name)
+        call = msgspec.structs.replace(call, state="waiting", round=call.round + 1)
+        digest = args_digest(call.tool_name, args)
+        pending = PendingRow(
+            tenant=run.log.key[0],
+            pending_call_id=new_id(),
+            run_id=run.log.key[1],
+            call_id=call.call_id,
+            kind=kind,
+            tool_name=call.tool_name,
+            args=args,
+            args_digest=digest,
+            create_time=now_ms(),
+            agent_id=run.agent.id,
+            round=call.round,
+            suspend_payload=call.suspend_payload if kind == "suspension" else None,
+            resume_schema=schema,
+            tool_description=tool.description if tool is not None else "",
+            tool_digest=tool.digest if isinstance(tool, Tool) else b"",
+            thread_id=run.row.thread_id,
+            resource_id=run.row.resource_id,
+        )
+        if kind == "approval":
+            run.log.emit(
+                c.ToolCallApproval(pending.pending_call_id, call.call_id, call.tool_name, args, digest)
+            )
+        else:
+            run.log.emit(
+                c.ToolCallSuspended(
+                    pending_call_id=pending.pending_call_id,
+                    kind=kind,
+                    tool_call_id=call.call_id,
+                    tool_name=call.tool_name,
+                    args=args,
+                    args_digest=digest,
+                    suspend_payload=pending.suspend_payload,
+                    resume_schema=schema,
+                )
+            )
+        run.opened(pending)
+        run.update(call)
+

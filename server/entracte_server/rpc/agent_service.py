@@ -1,0 +1,200 @@
+"""AgentService: starts runs and takes decisions."""
+
+from typing import Any
+
+from entracte.v1 import agent_service_pb2 as pb
+from entracte.v1 import generate_result_pb2, pending_call_pb2, run_pb2
+from entracte_server.domain.errors import invalid
+from entracte_server.domain.ids import new_id
+from entracte_server.domain.runs import RunRow, Snapshot
+from entracte_server.engine import decisions
+from entracte_server.engine.decisions import Ref, Verdict
+from entracte_server.engine.engine import Engine, Start, Started
+from entracte_server.engine.reading import Reader
+from entracte_server.rpc import checks
+from entracte_server.rpc.call import Context, current
+from entracte_server.rpc.messages import messages_from
+from entracte_server.rpc.options import options_from
+from entracte_server.rpc.resources import decision_message, run_message
+from entracte_server.rpc.results import result_message
+from entracte_server.rpc.streaming import send
+
+RUN_ID_METADATA = "entracte-run-id"
+MAX_REASON = 64 * 1024
+MAX_NOTE = 4 * 1024
+
+
+class AgentService:
+    """See the contract."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # ---- starting ----
+
+    async def Generate(self, request: pb.GenerateRequest, context: Context) -> pb.GenerateResponse:
+        """Start a run and wait until it rests."""
+        start = self._start(request)
+        with Reader(self._engine, start.tenant, start.run_id) as reader:
+            started = await self._started(start, context)
+            if started.run.run_id != start.run_id:  # an earlier request chose another id
+                return await self._joined(started)
+            rested = await reader.until_rest(started.run)
+        return await self._generated(rested, started.replayed)
+
+    async def _joined(self, started: Started) -> pb.GenerateResponse:
+        run = started.run
+        with Reader(self._engine, run.tenant, run.run_id) as reader:
+            rested = await reader.until_rest(await self._engine.store.get_run(run.tenant, run.run_id))
+        return await self._generated(rested, True)
+
+    async def _generated(self, run: RunRow, replayed: bool) -> pb.GenerateResponse:
+        snapshot = await self._engine.store.load(run.tenant, run.run_id)
+        return pb.GenerateResponse(
+            run=self._run(snapshot), result=self._result(snapshot), replayed=replayed
+        )
+
+    async def Stream(self, request: pb.StreamRequest, context: Context) -> None:
+        """Start a run and write its chunks until it rests."""
+        start = self._start(request)
+        with Reader(self._engine, start.tenant, start.run_id) as reader:
+            started = await self._started(start, context)
+            if started.run.run_id == start.run_id:
+                await self._write(context, reader, started)
+                return
+        with Reader(self._engine, start.tenant, started.run.run_id) as reader:
+            run = await self._engine.store.get_run(start.tenant, started.run.run_id)
+            await self._write(context, reader, Started(run, replayed=True))
+
+    async def _write(self, context: Context, reader: Reader, started: Started) -> None:
+        if started.replayed:
+            await context.write(pb.StreamResponse(replayed=True))
+        await send(
+            context,
+            reader.follow(started.run),
+            run_id=started.run.run_id,
+            reader_timeout=self._engine.settings.reader_timeout,
+        )
+
+    def _start(self, request: Any) -> Start:
+        call = current.get()
+        call.require("run")
+        agent_id = checks.identifier("agent_id", request.agent_id)
+        agent = self._engine.agent(agent_id)
+        if not request.messages:
+            raise invalid("messages", "at least one message is required")
+        run_id = checks.run_id("options.run_id", request.options.run_id) or new_id()
+        call.run_id = run_id
+        return Start(
+            tenant=call.principal.tenant,
+            principal=call.principal.name,
+            agent_id=agent_id,
+            input=messages_from("messages", request.messages),
+            options=options_from(agent, request.options),
+            run_id=run_id,
+            request=checks.request_key(request),
+        )
+
+    async def _started(self, start: Start, context: Context) -> Started:
+        started = await self._engine.start(start)
+        current.get().run_id = started.run.run_id
+        await context.send_initial_metadata(((RUN_ID_METADATA, started.run.run_id),))
+        return started
+
+    # ---- deciding ----
+
+    async def Resume(self, request: pb.ResumeRequest, context: Context) -> pb.ResumeResponse:
+        """Answer a suspension."""
+        if not request.HasField("resume_data"):
+            raise invalid("resume_data", "is required; to answer with null, send the text null")
+        data, _ = checks.json_value("resume_data", request.resume_data)
+        return pb.ResumeResponse(**await self._decide(request, Verdict("resume", data=data)))
+
+    async def Approve(self, request: pb.ApproveRequest, context: Context) -> pb.ApproveResponse:
+        """Approve a call."""
+        edited = None
+        if request.HasField("edited_args"):
+            edited, _ = checks.json_object("edited_args", request.edited_args)
+        if request.args_digest and len(request.args_digest) != 32:
+            raise invalid("args_digest", "a SHA-256 has 32 bytes")
+        verdict = Verdict("approve", edited_args=edited, args_digest=request.args_digest)
+        return pb.ApproveResponse(**await self._decide(request, verdict))
+
+    async def Decline(self, request: pb.DeclineRequest, context: Context) -> pb.DeclineResponse:
+        """Decline a call."""
+        reason_json = None
+        if request.HasField("reason_json"):
+            reason_json, _ = checks.json_value("reason_json", request.reason_json)
+        reason = checks.text("reason", request.reason, MAX_REASON)
+        verdict = Verdict("decline", reason=reason, reason_json=reason_json)
+        return pb.DeclineResponse(**await self._decide(request, verdict))
+
+    async def SubmitToolResult(
+        self, request: pb.SubmitToolResultRequest, context: Context
+    ) -> pb.SubmitToolResultResponse:
+        """Hand in what a tool returned."""
+        which = request.WhichOneof("outcome")
+        if which is None:
+            raise invalid("outcome", "give result or error")
+        if which == "error":
+            verdict = Verdict("submit", error=checks.text("error", request.error, MAX_REASON))
+        else:
+            verdict = Verdict("submit", data=checks.json_value("result", request.result)[0])
+        return pb.SubmitToolResultResponse(**await self._decide(request, verdict))
+
+    async def _decide(self, request: Any, verdict: Verdict) -> dict[str, Any]:
+        """What the four verbs have in common."""
+        call = current.get()
+        call.require("decide")
+        ref = _ref(request.call)
+        tenant = call.principal.tenant
+        verdict = Verdict(
+            verdict.verb,
+            edited_args=verdict.edited_args,
+            args_digest=verdict.args_digest,
+            reason=verdict.reason,
+            reason_json=verdict.reason_json,
+            data=verdict.data,
+            error=verdict.error,
+            comment=checks.text("comment", request.comment, MAX_NOTE),
+            on_behalf_of=checks.text("on_behalf_of", request.on_behalf_of, MAX_NOTE),
+        )
+        decided = await decisions.decide(
+            self._engine,
+            tenant=tenant,
+            principal=call.principal.name,
+            ref=ref,
+            verdict=verdict,
+            request=checks.request_key(request),
+        )
+        run, decision = decided.run, decided.decision
+        call.run_id = run.run_id
+        response: dict[str, Any] = {
+            "decision": decision_message(decision),
+            "replayed": decided.made is not None,
+        }
+        if not request.wait:
+            return {**response, "run": run_message(run)}
+        with Reader(self._engine, tenant, run.run_id, after=decision.sequence) as reader:
+            row = await self._engine.store.get_run(tenant, run.run_id)
+            await reader.until_rest(row)
+        snapshot = await self._engine.store.load(tenant, run.run_id)
+        return {**response, "run": self._run(snapshot), "result": self._result(snapshot)}
+
+    # ---- what is shown ----
+
+    def _run(self, snapshot: Snapshot) -> run_pb2.Run:
+        return run_message(snapshot.run, snapshot.pending, snapshot.spec.options.request_context)
+
+    def _result(self, snapshot: Snapshot) -> generate_result_pb2.GenerateResult:
+        return result_message(snapshot, lambda: self._engine.request_body(snapshot))
+
+
+def _ref(ref: pending_call_pb2.CallRef) -> Ref:
+    pending = checks.identifier("call.pending_call_id", ref.pending_call_id, required=False)
+    run_id = checks.identifier("call.run_id", ref.run_id, required=False)
+    tool_call_id = checks.identifier("call.tool_call_id", ref.tool_call_id, required=False)
+    if not pending and not run_id:
+        raise invalid("call", "give pending_call_id, or run_id with or without tool_call_id")
+    return Ref(pending, run_id, tool_call_id)
+

@@ -1,0 +1,195 @@
+"""InboxService: what waits for people, and what people decided."""
+
+from entracte.v1 import inbox_service_pb2 as pb
+from entracte_server.domain.errors import Refusal, invalid
+from entracte_server.domain.runs import DecisionRow, PendingRow
+from entracte_server.engine.decisions import already_decided
+from entracte_server.engine.engine import Engine, draining
+from entracte_server.engine.runlog import now_ms
+from entracte_server.rpc import checks
+from entracte_server.rpc.call import Context, current
+from entracte_server.rpc.resources import decision_message, pending_message
+from entracte_server.store.base import (
+    Claim,
+    DecisionFilter,
+    NotFound,
+    PendingFilter,
+    Refused,
+    RequestKey,
+)
+
+DEFAULT_CLAIM = 300.0
+MAX_CLAIM = 86400.0
+SNAPSHOT_PAGE = 200
+
+
+class InboxService:
+    """See the contract."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def ListPendingCalls(
+        self, request: pb.ListPendingCallsRequest, context: Context
+    ) -> pb.ListPendingCallsResponse:
+        """List pending calls, oldest first."""
+        where = PendingFilter(
+            run_id=checks.identifier("run_id", request.run_id, required=False),
+            agent_id=checks.identifier("agent_id", request.agent_id, required=False),
+            thread_id=checks.identifier("thread_id", request.thread_id, required=False),
+            resource_id=checks.identifier("resource_id", request.resource_id, required=False),
+            include_decided=request.include_decided,
+        )
+        size = checks.page_size(request.page_size)
+        cursor = checks.page_cursor(request)
+        try:
+            rows, following = await self._engine.store.list_pending(
+                current.get().principal.tenant, where, cursor=cursor, limit=size
+            )
+        except ValueError:
+            raise checks.bad_page_token() from None
+        now = now_ms()
+        return pb.ListPendingCallsResponse(
+            pending_calls=[pending_message(row, decision, now) for row, decision in rows],
+            next_page_token=checks.page_token(request, following),
+        )
+
+    async def GetPendingCall(
+        self, request: pb.GetPendingCallRequest, context: Context
+    ) -> pb.GetPendingCallResponse:
+        """Read a pending call."""
+        pending_call_id = checks.identifier("pending_call_id", request.pending_call_id)
+        row, decision = await self._get(pending_call_id)
+        return pb.GetPendingCallResponse(pending_call=pending_message(row, decision, now_ms()))
+
+    async def _get(self, pending_call_id: str) -> tuple[PendingRow, DecisionRow | None]:
+        tenant = current.get().principal.tenant
+        try:
+            return await self._engine.store.get_pending(tenant, pending_call_id)
+        except NotFound:
+            raise _not_found(pending_call_id) from None
+
+    async def WatchPendingCalls(self, request: pb.WatchPendingCallsRequest, context: Context) -> None:
+        """Write the open calls, then what changes."""
+        tenant = current.get().principal.tenant
+        where = PendingFilter(
+            run_id=checks.identifier("run_id", request.run_id, required=False),
+            agent_id=checks.identifier("agent_id", request.agent_id, required=False),
+            resource_id=checks.identifier("resource_id", request.resource_id, required=False),
+        )
+        known: dict[str, tuple[str, int]] = {}
+        first = True
+        with self._engine.hub.inbox.watch(tenant) as changes:
+            while not self._engine.draining:
+                changes.clear()
+                seen: dict[str, tuple[str, int]] = {}
+                cursor = ""
+                while True:
+                    rows, cursor = await self._engine.store.list_pending(
+                        tenant, where, cursor=cursor, limit=SNAPSHOT_PAGE
+                    )
+                    now = now_ms()
+                    opened = []
+                    for row, _ in rows:
+                        claim = (row.claimed_by, row.claimed_until) if row.claimed_until > now else ("", 0)
+                        seen[row.pending_call_id] = claim
+                        if known.get(row.pending_call_id) != claim:
+                            opened.append(pending_message(row, None, now))
+                    if opened:
+                        await context.write(pb.WatchPendingCallsResponse(opened=opened))
+                    if not cursor:
+                        break
+                closed = [key for key in known if key not in seen]
+                if closed or first:
+                    await context.write(
+                        pb.WatchPendingCallsResponse(closed_pending_call_ids=closed, snapshot_complete=first)
+                    )
+                known, first = seen, False
+                if not await changes.wait(self._engine.settings.keep_alive):
+                    await context.write(pb.WatchPendingCallsResponse())
+        raise draining()
+
+    async def ClaimPendingCall(
+        self, request: pb.ClaimPendingCallRequest, context: Context
+    ) -> pb.ClaimPendingCallResponse:
+        """Claim a call."""
+        ttl = DEFAULT_CLAIM
+        if request.HasField("ttl"):
+            ttl = request.ttl.seconds + request.ttl.nanos / 1e9
+        if not 1 <= ttl <= MAX_CLAIM:
+            raise invalid("ttl", "must be from 1 s to 1 day")
+        until = now_ms() + int(ttl * 1000)
+        row, replayed = await self._claim(
+            request.pending_call_id, until, checks.request_key(request)
+        )
+        return pb.ClaimPendingCallResponse(
+            pending_call=pending_message(row, None, now_ms()), replayed=replayed
+        )
+
+    async def ReleasePendingCall(
+        self, request: pb.ReleasePendingCallRequest, context: Context
+    ) -> pb.ReleasePendingCallResponse:
+        """Release a claim."""
+        row, replayed = await self._claim(request.pending_call_id, 0, checks.request_key(request))
+        return pb.ReleasePendingCallResponse(
+            pending_call=pending_message(row, None, now_ms()), replayed=replayed
+        )
+
+    async def _claim(
+        self, pending_call_id: str, until: int, request: RequestKey | None
+    ) -> tuple[PendingRow, bool]:
+        call = current.get()
+        call.require("decide")
+        op = Claim(
+            tenant=call.principal.tenant,
+            pending_call_id=checks.identifier("pending_call_id", pending_call_id),
+            principal=call.principal.name,
+            until=until,
+            now=now_ms(),
+            request=request,
+        )
+        try:
+            row, made = await self._engine.store.claim(op)
+        except NotFound:
+            raise _not_found(pending_call_id) from None
+        except Refused as refused:
+            row, decision = await self._get(pending_call_id)
+            if refused.cause == "claimed":
+                raise Refusal(
+                    "PENDING_CALL_CLAIMED",
+                    f"{row.claimed_by} is deciding this call.",
+                    pending_call_id=pending_call_id,
+                    principal=row.claimed_by,
+                    expire_time=str(row.claimed_until),
+                ) from None
+            raise already_decided(row, decision) from None
+        self._engine.hub.inbox.changed(op.tenant)
+        return row, made is not None
+
+    async def ListDecisions(
+        self, request: pb.ListDecisionsRequest, context: Context
+    ) -> pb.ListDecisionsResponse:
+        """List decisions, newest first."""
+        where = DecisionFilter(
+            run_id=checks.identifier("run_id", request.run_id, required=False),
+            pending_call_id=checks.identifier("pending_call_id", request.pending_call_id, required=False),
+            principal=checks.identifier("principal", request.principal, required=False),
+        )
+        size = checks.page_size(request.page_size)
+        cursor = checks.page_cursor(request)
+        try:
+            rows, following = await self._engine.store.list_decisions(
+                current.get().principal.tenant, where, cursor=cursor, limit=size
+            )
+        except ValueError:
+            raise checks.bad_page_token() from None
+        return pb.ListDecisionsResponse(
+            decisions=[decision_message(row) for row in rows],
+            next_page_token=checks.page_token(request, following),
+        )
+
+
+def _not_found(pending_call_id: str) -> Refusal:
+    return Refusal(
+        "PENDING_CALL_NOT_FOUND", "There is no such pending call.", pending_call_id=pending_call_id
+    )

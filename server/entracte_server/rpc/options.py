@@ -1,0 +1,209 @@
+"""The options of a request, checked and put into the form they are stored in."""
+
+from entracte.v1 import options_pb2
+from entracte_server.agents.agent import Agent
+from entracte_server.agents.tools import NAME
+from entracte_server.domain.errors import Refusal, invalid
+from entracte_server.domain.options import (
+    ApprovalRules,
+    ClientTool,
+    ModelSettings,
+    RunOptions,
+    ToolChoice,
+)
+from entracte_server.rpc import checks
+from entracte_server.rpc.messages import messages_from, system_from
+
+SUPPORTED = frozenset(
+    {
+        "run_id",
+        "max_steps",
+        "active_tools",
+        "require_tool_approval",
+        "tool_call_concurrency",
+        "context",
+        "instructions",
+        "system",
+        "model_settings",
+        "tool_choice",
+        "client_tools",
+        "provider_options",
+        "request_context",
+        "include_raw_chunks",
+        "execution_timeout",
+        "cancel_on_disconnect",
+        "include_request_body",
+    }
+)
+"""The options this version acts on; any other that is set is refused."""
+
+MAX_CLIENT_TOOLS = 128
+
+_CHOICES = {
+    options_pb2.ToolChoice.MODE_UNSPECIFIED: "auto",
+    options_pb2.ToolChoice.MODE_AUTO: "auto",
+    options_pb2.ToolChoice.MODE_NONE: "none",
+    options_pb2.ToolChoice.MODE_REQUIRED: "required",
+    options_pb2.ToolChoice.MODE_TOOL: "tool",
+}
+
+
+def unsupported(field: str) -> Refusal:
+    """The refusal of an option this server does not know how to honour."""
+    return Refusal(
+        "OPTION_UNSUPPORTED", f"{field} is not supported by this server.", field=field
+    )
+
+
+def options_from(agent: Agent, options: options_pb2.GenerateOptions) -> RunOptions:
+    """The options of a run of `agent`. Raises `Refusal`."""
+    for descriptor, _ in options.ListFields():
+        if descriptor.name not in SUPPORTED:
+            raise unsupported(f"options.{descriptor.name}")
+    client_tools = _client_tools(agent, options)
+    names = {*agent.tools, *(tool.name for tool in client_tools)}
+    instructions = system_from("options.instructions", options.instructions)
+    return RunOptions(
+        max_steps=_at_least_one(options, "max_steps"),
+        active_tools=_active_tools(options, names),
+        require_tool_approval=_approval(options),
+        tool_call_concurrency=_at_least_one(options, "tool_call_concurrency"),
+        context=messages_from("options.context", options.context),
+        instructions=instructions if options.instructions else None,
+        system=system_from("options.system", options.system),
+        model_settings=_settings(options),
+        tool_choice=_choice(options, names),
+        client_tools=client_tools,
+        provider_options=_provider_options(options),
+        request_context=(
+            checks.json_object("options.request_context", options.request_context)[0]
+            if options.HasField("request_context")
+            else None
+        ),
+        include_raw_chunks=options.include_raw_chunks,
+        execution_timeout=_timeout(options),
+        cancel_on_disconnect=options.cancel_on_disconnect,
+        include_request_body=options.include_request_body,
+    )
+
+
+def _at_least_one(options: options_pb2.GenerateOptions, name: str) -> int | None:
+    if not options.HasField(name):  # type: ignore[arg-type]
+        return None
+    value: int = getattr(options, name)
+    if value < 1:
+        raise invalid(f"options.{name}", "must be at least 1")
+    return value
+
+
+def _active_tools(options: options_pb2.GenerateOptions, names: set[str]) -> tuple[str, ...] | None:
+    if not options.HasField("active_tools"):
+        return None
+    for i, name in enumerate(options.active_tools.names):
+        if name not in names:
+            raise invalid(f"options.active_tools.names[{i}]", f"the agent has no tool {name!r}")
+    return tuple(options.active_tools.names)
+
+
+def _approval(options: options_pb2.GenerateOptions) -> ApprovalRules | None:
+    if not options.HasField("require_tool_approval"):
+        return None
+    policy = options.require_tool_approval
+    which = policy.WhichOneof("policy")
+    if which is None:
+        raise invalid("options.require_tool_approval", "needs all or rules")
+    if which == "all":
+        return ApprovalRules(all=policy.all)
+    if policy.rules.predicates:
+        raise unsupported("options.require_tool_approval.rules.predicates")
+    return ApprovalRules(names=tuple(policy.rules.names), patterns=tuple(policy.rules.patterns))
+
+
+def _settings(options: options_pb2.GenerateOptions) -> ModelSettings:
+    given = options.model_settings
+
+    def number(name: str, low: float, high: float) -> float | None:
+        if not given.HasField(name):  # type: ignore[arg-type]
+            return None
+        value: float = getattr(given, name)
+        if not low <= value <= high:
+            raise invalid(f"options.model_settings.{name}", f"must be from {low:g} to {high:g}")
+        return value
+
+    def whole(name: str, low: int) -> int | None:
+        if not given.HasField(name):  # type: ignore[arg-type]
+            return None
+        value: int = getattr(given, name)
+        if value < low:
+            raise invalid(f"options.model_settings.{name}", f"must be at least {low}")
+        return value
+
+    for key, value in given.headers.items():
+        if not key.isascii() or not key.isprintable() or not value.isprintable() or ":" in key or " " in key:
+            raise invalid("options.model_settings.headers", f"{key[:80]!r} is not an HTTP header")
+    return ModelSettings(
+        temperature=number("temperature", 0, 2),
+        max_output_tokens=whole("max_output_tokens", 1),
+        max_retries=whole("max_retries", 0),
+        top_p=number("top_p", 0, 1),
+        top_k=whole("top_k", 1),
+        presence_penalty=number("presence_penalty", -2, 2),
+        frequency_penalty=number("frequency_penalty", -2, 2),
+        stop_sequences=tuple(given.stop_sequences),
+        seed=given.seed if given.HasField("seed") else None,
+        headers=dict(given.headers),
+    )
+
+
+def _choice(options: options_pb2.GenerateOptions, names: set[str]) -> ToolChoice:
+    if not options.HasField("tool_choice"):
+        return ToolChoice()
+    mode = _CHOICES.get(options.tool_choice.mode)
+    name = options.tool_choice.tool_name
+    if mode is None:
+        raise invalid("options.tool_choice.mode", "is not a mode this server knows")
+    if mode == "tool" and name not in names:
+        raise invalid("options.tool_choice.tool_name", f"the agent has no tool {name!r}")
+    if mode != "tool" and name:
+        raise invalid("options.tool_choice.tool_name", "goes with MODE_TOOL only")
+    return ToolChoice(mode, name)  # type: ignore[arg-type]
+
+
+def _client_tools(agent: Agent, options: options_pb2.GenerateOptions) -> tuple[ClientTool, ...]:
+    if len(options.client_tools) > MAX_CLIENT_TOOLS:
+        raise invalid("options.client_tools", f"at most {MAX_CLIENT_TOOLS}")
+    tools: dict[str, ClientTool] = {}
+    for i, given in enumerate(options.client_tools):
+        field = f"options.client_tools[{i}]"
+        if not NAME.fullmatch(given.name):
+            raise invalid(f"{field}.name", "use 1 to 64 characters of letters, digits, '_' and '-'")
+        if given.name in agent.tools:
+            raise invalid(f"{field}.name", f"the agent has a tool {given.name!r} already")
+        if given.name in tools:
+            raise invalid(f"{field}.name", f"{given.name!r} is given twice")
+        schema = '{"type":"object","properties":{}}'
+        if given.HasField("input_schema"):
+            schema = checks.schema(f"{field}.input_schema", given.input_schema)
+        tools[given.name] = ClientTool(given.name, given.description, schema)
+    return tuple(tools.values())
+
+
+def _provider_options(options: options_pb2.GenerateOptions) -> str | None:
+    if not options.HasField("provider_options"):
+        return None
+    raw, value = checks.json_object("options.provider_options", options.provider_options)
+    for provider, entries in value.items():
+        if not isinstance(entries, dict):
+            raise invalid(
+                "options.provider_options.text", f"{provider[:80]!r} must be an object", "JSON_INVALID"
+            )
+    return raw
+
+
+def _timeout(options: options_pb2.GenerateOptions) -> float | None:
+    if not options.HasField("execution_timeout"):
+        return None
+    seconds = options.execution_timeout.seconds + options.execution_timeout.nanos / 1e9
+    if not 0 < seconds <= 366 * 86400:
+        raise invalid("options.execution_timeout", "must be more than 0 and at most 366 days")
+    return seconds

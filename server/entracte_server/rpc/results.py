@@ -1,0 +1,164 @@
+"""What a run has come to, from its stored steps and calls: the one way a result is made, whoever asks."""
+
+from collections.abc import Callable
+
+from entracte.v1 import chunk_pb2, generate_result_pb2
+from entracte_server.domain import chunks as c
+from entracte_server.domain.errors import Refusal
+from entracte_server.domain.messages import ReasoningPart, TextPart
+from entracte_server.domain.results import Usage
+from entracte_server.domain.runs import CallRow, PendingRow, Snapshot, StepRecord
+from entracte_server.engine import prompt
+from entracte_server.rpc.messages import to_messages, to_reasoning
+from entracte_server.rpc.resources import pending_message
+from entracte_server.wire import codec, values
+
+MAX_MESSAGE = 16 * 1024 * 1024
+"""Largest response, in bytes."""
+
+
+def _text(record: StepRecord) -> str:
+    return "".join(part.text for part in record.parts if isinstance(part, TextPart))
+
+
+def _thinking(record: StepRecord) -> list[ReasoningPart]:
+    return [part for part in record.parts if isinstance(part, ReasoningPart)]
+
+
+def _chunk(run_id: str, record: StepRecord, payload: c.Payload) -> chunk_pb2.Chunk:
+    return codec.to_message(
+        c.Chunk(run_id, 0, 0, record.step, record.attempt, payload)
+    )
+
+
+def _call_chunks(run_id: str, record: StepRecord, calls: list[CallRow]) -> list[chunk_pb2.Chunk]:
+    return [
+        _chunk(
+            run_id,
+            record,
+            c.ToolCall(
+                call.call_id,
+                call.tool_name,
+                call.run_args if call.edited else call.args,
+                call.invalid_args,
+                provider_executed=call.provider_executed,
+            ),
+        )
+        for call in calls
+    ]
+
+
+def _result_chunks(run_id: str, record: StepRecord, calls: list[CallRow]) -> list[chunk_pb2.Chunk]:
+    return [
+        _chunk(
+            run_id,
+            record,
+            c.ToolResult(
+                call.call_id,
+                call.tool_name,
+                call.run_args if call.edited else call.args,
+                call.outcome.value,
+            ),
+        )
+        for call in calls
+        if call.outcome is not None and call.outcome.kind == "result"
+    ]
+
+
+def _response(record: StepRecord) -> generate_result_pb2.ResponseInfo:
+    message = generate_result_pb2.ResponseInfo(
+        id=record.response.id,
+        model_id=record.response.model or record.model,
+        headers=dict(record.response.headers),
+    )
+    if record.response.time:
+        message.timestamp.CopyFrom(values.timestamp(record.response.time * 1000))
+    return message
+
+
+def result_message(
+    snapshot: Snapshot, request_body: Callable[[], str | None] = lambda: None
+) -> generate_result_pb2.GenerateResult:
+    """The result of a run as it is stored: final when the run has ended, what there is so far
+    otherwise. `request_body` gives the last request's body where the caller wanted it."""
+    run, steps = snapshot.run, snapshot.steps
+    calls: dict[int, list[CallRow]] = {}
+    for call in sorted(snapshot.calls, key=lambda k: (k.step, k.index)):
+        calls.setdefault(call.step, []).append(call)
+    result = generate_result_pb2.GenerateResult(
+        run_id=run.run_id,
+        finish_reason=values.FINISH_REASONS.number(run.finish_reason),
+        stop_cause=values.STOP_CAUSES.number(run.stop_cause),
+        pending_calls=[pending_message(row) for row in snapshot.pending],
+        messages=to_messages(prompt.conversation(snapshot.spec, steps, snapshot.calls)),
+    )
+    texts = []
+    usage = Usage()
+    for record in steps:
+        own = calls.get(record.step, [])
+        usage = usage + record.usage
+        step = result.steps.add(
+            step=record.step,
+            text=_text(record),
+            tool_calls=_call_chunks(run.run_id, record, own),
+            tool_results=_result_chunks(run.run_id, record, own),
+            finish_reason=values.FINISH_REASONS.number(record.reason),
+            usage=values.usage(record.usage),
+            response=_response(record),
+            reasoning_text="".join(part.text for part in _thinking(record)),
+        )
+        step.response.messages.extend(to_messages(prompt.step_messages(record, own)))
+        texts.append(step.text)
+        result.tool_calls.extend(step.tool_calls)
+        result.tool_results.extend(step.tool_results)
+        result.warnings.extend(record.warnings)
+        result.reasoning.extend(to_reasoning(part) for part in _thinking(record))
+        result.sources.extend(
+            chunk_pb2.SourceChunk(
+                id=s.id,
+                url=s.url,
+                title=s.title,
+                provider_metadata=values.json(s.provider_metadata),
+            )
+            for s in record.sources
+        )
+        result.files.extend(
+            chunk_pb2.FileChunk(media_type=f.media_type, data=f.data, url=f.url) for f in record.files
+        )
+    result.text = "".join(texts)
+    result.reasoning_text = "".join(part.text for part in result.reasoning)
+    result.usage.CopyFrom(values.usage(usage))
+    if steps:
+        last = steps[-1]
+        result.response.CopyFrom(_response(last))
+        for record in steps:
+            own = calls.get(record.step, [])
+            result.response.messages.extend(to_messages(prompt.step_messages(record, own)))
+        if last.response.provider_metadata is not None:
+            result.provider_metadata.text = last.response.provider_metadata
+    if run.error is not None:
+        result.error.CopyFrom(values.run_error(run.error))
+    if snapshot.pending:
+        result.suspend_payload.CopyFrom(_suspend_payload(snapshot.pending[0]))
+    if snapshot.spec.options.include_request_body and (body := request_body()) is not None:
+        result.request.body.text = body
+    size = result.ByteSize()
+    if size > MAX_MESSAGE - 1024 * 1024:
+        raise Refusal(
+            "RESULT_TOO_LARGE",
+            f"The result has {size} bytes, more than a message may have; read it with WatchRun.",
+            run_id=run.run_id,
+            rpc="WatchRun",
+            bytes=str(size),
+        )
+    return result
+
+
+def _suspend_payload(row: PendingRow) -> generate_result_pb2.SuspendPayload:
+    return generate_result_pb2.SuspendPayload(
+        tool_call_id=row.call_id,
+        tool_name=row.tool_name,
+        args=values.json(row.args),
+        suspend_payload=values.json(row.suspend_payload),
+        resume_schema=values.json(row.resume_schema),
+    )

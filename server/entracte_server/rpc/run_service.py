@@ -1,0 +1,112 @@
+"""RunService: looks at runs, follows them, ends them."""
+
+from entracte.v1 import run_service_pb2 as pb
+from entracte_server.domain.errors import Refusal, invalid
+from entracte_server.domain.runs import TERMINAL
+from entracte_server.engine.engine import Engine
+from entracte_server.engine.reading import Reader
+from entracte_server.engine.runlog import now_ms
+from entracte_server.rpc import checks
+from entracte_server.rpc.call import Context, current
+from entracte_server.rpc.resources import STATES, run_message
+from entracte_server.rpc.results import result_message
+from entracte_server.rpc.streaming import send
+from entracte_server.store.base import Cancel, Refused, RunFilter
+
+MAX_REASON = 4 * 1024
+
+
+class RunService:
+    """See the contract."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def _of(self, run_id: str) -> tuple[str, str]:
+        """Tenant and run id of a request about one run."""
+        call = current.get()
+        call.run_id = checks.identifier("run_id", run_id)
+        return call.principal.tenant, call.run_id
+
+    async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.GetRunResponse:
+        """Read a run."""
+        tenant, run_id = self._of(request.run_id)
+        snapshot = await self._engine.store.load(tenant, run_id)
+        run = run_message(snapshot.run, snapshot.pending, snapshot.spec.options.request_context)
+        if request.omit_result:
+            return pb.GetRunResponse(run=run)
+        result = result_message(snapshot, lambda: self._engine.request_body(snapshot))
+        return pb.GetRunResponse(run=run, result=result)
+
+    async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:
+        """List runs, newest first."""
+        for i, state in enumerate(request.states):
+            if state not in STATES.texts:
+                raise invalid(f"states[{i}]", "is not a state")
+        where = RunFilter(
+            states=tuple(STATES.texts[state] for state in request.states),
+            agent_id=checks.identifier("agent_id", request.agent_id, required=False),
+            thread_id=checks.identifier("thread_id", request.thread_id, required=False),
+            include_children=request.include_children,
+        )
+        size = checks.page_size(request.page_size)
+        cursor = checks.page_cursor(request)
+        try:
+            rows, following = await self._engine.store.list_runs(
+                current.get().principal.tenant, where, cursor=cursor, limit=size
+            )
+        except ValueError:
+            raise checks.bad_page_token() from None
+        return pb.ListRunsResponse(
+            runs=[run_message(row) for row in rows],
+            next_page_token=checks.page_token(request, following),
+        )
+
+    async def WatchRun(self, request: pb.WatchRunRequest, context: Context) -> None:
+        """Write a run's chunks from a position until it rests."""
+        tenant, run_id = self._of(request.run_id)
+        with Reader(self._engine, tenant, run_id, after=request.after_sequence) as reader:
+            run = await self._engine.store.get_run(tenant, run_id)
+            await send(
+                context,
+                reader.follow(run, until_finished=request.until_finished),
+                run_id=run_id,
+                reader_timeout=self._engine.settings.reader_timeout,
+                )
+
+    async def CancelRun(self, request: pb.CancelRunRequest, context: Context) -> pb.CancelRunResponse:
+        """Cancel a run."""
+        current.get().require("run")
+        tenant, run_id = self._of(request.run_id)
+        op = Cancel(
+            tenant=tenant,
+            run_id=run_id,
+            reason=checks.text("reason", request.reason, MAX_REASON),
+            owner=self._engine.process_id,
+            now=now_ms(),
+            request=checks.request_key(request),
+        )
+        with Reader(self._engine, tenant, run_id, counts=False) as reader:
+            run, replayed = await self._engine.cancel(op)
+            if request.wait:
+                while run.state not in TERMINAL:
+                    run = await reader.until_rest(run)
+        return pb.CancelRunResponse(run=run_message(run), replayed=replayed)
+
+    async def DeleteRun(self, request: pb.DeleteRunRequest, context: Context) -> pb.DeleteRunResponse:
+        """Delete all of a run."""
+        current.get().require("run")
+        tenant, run_id = self._of(request.run_id)
+        try:
+            replayed = await self._engine.delete(
+                tenant, run_id, force=request.force, request=checks.request_key(request)
+            )
+        except Refused as refused:
+            state = refused.run.state if refused.run is not None else ""
+            raise Refusal(
+                "RUN_NOT_FINISHED",
+                f"The run is {state}; cancel it first, or use force for a suspended one.",
+                run_id=run_id,
+                state=state,
+            ) from None
+        return pb.DeleteRunResponse(replayed=replayed)

@@ -1,0 +1,121 @@
+"""Refusals as gRPC statuses with google.rpc details. The one place where codes are chosen."""
+
+from typing import NoReturn
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from entracte_server.domain.errors import Refusal
+from entracte_server.rpc.call import Context
+from entracte_server.store.base import (
+    LeaseLost,
+    NotFound,
+    RequestReused,
+    RunExists,
+    StoreError,
+    StoreUnavailable,
+)
+
+DOMAIN = "entracte.dev"
+MAX_TEXT = 4000
+"""Longest text of a status, in bytes."""
+
+CODES: dict[str, grpc.StatusCode] = {
+    "REQUEST_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "JSON_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "SCHEMA_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "RESUME_DATA_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "EDITED_ARGS_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "REQUEST_ID_REUSED": grpc.StatusCode.INVALID_ARGUMENT,
+    "PAGE_TOKEN_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "OPTION_UNSUPPORTED": grpc.StatusCode.UNIMPLEMENTED,
+    "AGENT_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "RUN_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "PENDING_CALL_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "RUN_ALREADY_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
+    "PENDING_CALL_ALREADY_DECIDED": grpc.StatusCode.FAILED_PRECONDITION,
+    "PENDING_CALL_AMBIGUOUS": grpc.StatusCode.FAILED_PRECONDITION,
+    "PENDING_CALL_EXPIRED": grpc.StatusCode.FAILED_PRECONDITION,
+    "PENDING_CALL_CLAIMED": grpc.StatusCode.FAILED_PRECONDITION,
+    "VERB_MISMATCH": grpc.StatusCode.FAILED_PRECONDITION,
+    "ARGS_DIGEST_MISMATCH": grpc.StatusCode.FAILED_PRECONDITION,
+    "RUN_FINISHED": grpc.StatusCode.FAILED_PRECONDITION,
+    "RUN_NOT_FINISHED": grpc.StatusCode.FAILED_PRECONDITION,
+    "AGENT_UNAVAILABLE": grpc.StatusCode.FAILED_PRECONDITION,
+    "TOOL_UNAVAILABLE": grpc.StatusCode.FAILED_PRECONDITION,
+    "SEQUENCE_TRIMMED": grpc.StatusCode.OUT_OF_RANGE,
+    "SEQUENCE_AHEAD": grpc.StatusCode.OUT_OF_RANGE,
+    "RESULT_TOO_LARGE": grpc.StatusCode.OUT_OF_RANGE,
+    "UNAUTHENTICATED": grpc.StatusCode.UNAUTHENTICATED,
+    "ROLE_REQUIRED": grpc.StatusCode.PERMISSION_DENIED,
+    "TOO_MANY_STREAMS": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "TOO_MANY_RUNS": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "READER_TOO_SLOW": grpc.StatusCode.UNAVAILABLE,
+    "SERVER_DRAINING": grpc.StatusCode.UNAVAILABLE,
+    "STORE_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
+    "RUN_LEASE_LOST": grpc.StatusCode.ABORTED,
+    "INTERNAL": grpc.StatusCode.INTERNAL,
+}
+
+
+def refusal_of(error: StoreError, run_id: str = "") -> Refusal:
+    """What a store's error means to a caller."""
+    if isinstance(error, NotFound):
+        return Refusal("RUN_NOT_FOUND", "There is no such run.", run_id=run_id)
+    if isinstance(error, RunExists):
+        return Refusal("RUN_ALREADY_EXISTS", "The run id is taken.", run_id=run_id)
+    if isinstance(error, RequestReused):
+        return Refusal("REQUEST_ID_REUSED", "The request_id was used with another request.")
+    if isinstance(error, StoreUnavailable):
+        return Refusal("STORE_UNAVAILABLE", "The database does not answer.", retry_after=1.0)
+    if isinstance(error, LeaseLost):
+        return Refusal("RUN_LEASE_LOST", "Another process owns the run now.", retry_after=1.0)
+    return Refusal("INTERNAL", "The server failed.")
+
+
+def _text(text: str) -> str:
+    raw = text.encode("utf-8", "replace")
+    return text if len(raw) <= MAX_TEXT else raw[:MAX_TEXT].decode("utf-8", "ignore") + "..."
+
+
+def _any(message: Message) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    return packed
+
+
+def status(refusal: Refusal) -> status_pb2.Status:
+    """The rich status of a refusal: ErrorInfo, and BadRequest or RetryInfo where they apply."""
+    details = [
+        _any(
+            error_details_pb2.ErrorInfo(
+                reason=refusal.reason,
+                domain=DOMAIN,
+                metadata={key: _text(value)[:1024] for key, value in refusal.metadata.items()},
+            )
+        )
+    ]
+    if refusal.violations:
+        violations = [
+            error_details_pb2.BadRequest.FieldViolation(
+                field=violation.field[:512], description=_text(violation.description)[:1024]
+            )
+            for violation in refusal.violations[:20]
+        ]
+        details.append(_any(error_details_pb2.BadRequest(field_violations=violations)))
+    if refusal.retry_after is not None:
+        nanos = round(refusal.retry_after * 1e9)
+        delay = duration_pb2.Duration(seconds=nanos // 10**9, nanos=nanos % 10**9)
+        details.append(_any(error_details_pb2.RetryInfo(retry_delay=delay)))
+    return status_pb2.Status(
+        code=CODES[refusal.reason].value[0], message=_text(refusal.message), details=details
+    )
+
+
+async def abort(context: Context, refusal: Refusal) -> NoReturn:
+    """End the RPC with a refusal."""
+    rich = rpc_status.to_status(status(refusal))
+    await context.abort(rich.code, rich.details, rich.trailing_metadata)
