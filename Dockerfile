@@ -21,9 +21,12 @@ LABEL org.opencontainers.image.title="entracte-server" \
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/entracte entracte
 COPY --from=builder /opt/entracte /opt/entracte
 COPY examples /app/examples
+# The server listens beyond loopback only with credentials: give ENTRACTE_API_KEYS when running it.
 ENV PATH=/opt/entracte/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    GRPC_VERBOSITY=ERROR
+    GRPC_VERBOSITY=ERROR \
+    ENTRACTE_ADDRESS=0.0.0.0:50051 \
+    ENTRACTE_STORE=sqlite:////var/lib/entracte/entracte.db
 WORKDIR /app
 USER entracte
 VOLUME /var/lib/entracte
@@ -31,4 +34,4 @@ EXPOSE 50051
 HEALTHCHECK --interval=10s --timeout=6s --start-period=15s \
     CMD ["python", "-m", "entracte_server.app.healthcheck", "127.0.0.1:50051"]
 ENTRYPOINT ["entracte"]
-CMD ["serve", "examples.support:app", "--address", "0.0.0.0:50051", "--store", "/var/lib/entracte/entracte.db"]
+CMD ["serve", "examples.support:app"]

@@ -5,10 +5,13 @@ protos and from the settings class. With `--check` nothing is written; exit code
 is not up to date.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from entracte_server.app.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKER = "<!-- From here on the file is generated: `make gen`. -->\n"
@@ -42,7 +45,19 @@ def errors_table() -> str:
     return "\n".join(rows) + "\n"
 
 
-TABLES: dict[str, Callable[[], str]] = {"errors.md": errors_table}
+def settings_table() -> str:
+    """One row per setting, from the settings class."""
+    rows = [
+        "| Setting | Variable | Default | What it does |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name, field in Settings.model_fields.items():
+        default = "none" if field.default is None else f"`{json.dumps(field.default)}`"
+        rows.append(f"| `{name}` | `ENTRACTE_{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+TABLES: dict[str, Callable[[], str]] = {"errors.md": errors_table, "settings.md": settings_table}
 
 
 def rendered(name: str) -> str:
