@@ -1,0 +1,122 @@
+"""Messages to and from the wire."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from entracte import _json
+from entracte._enums import ROLES, number_of
+from entracte._messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    MessagePart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from entracte.v1 import message_pb2 as pb
+
+
+def to_messages(messages: Iterable[Message]) -> list[pb.Message]:
+    """Writes messages."""
+    return [_to_message(message) for message in messages]
+
+
+def message_of(message: pb.Message) -> Message:
+    """Reads a message. Parts that this version does not know are left out."""
+    parts = (_part_of(part) for part in message.parts)
+    return Message(
+        role=ROLES.get(message.role, "unknown"),
+        parts=tuple(part for part in parts if part is not None),
+        metadata=_value(message, "metadata"),
+        id=message.id,
+    )
+
+
+def reasoning_of(part: pb.ReasoningPart) -> ReasoningPart:
+    """Reads a piece of thinking."""
+    return ReasoningPart(
+        text=part.text,
+        signature=part.signature if part.HasField("signature") else None,
+        redacted=part.redacted if part.HasField("redacted") else None,
+        provider_metadata=_value(part, "provider_metadata"),
+    )
+
+
+def _to_message(message: Message) -> pb.Message:
+    return pb.Message(
+        role=number_of(ROLES, message.role, "a message's role"),
+        parts=[_to_part(part) for part in message.parts],
+        metadata=None if message.metadata is None else _json.to_json(message.metadata),
+        id=message.id,
+    )
+
+
+def _to_part(part: MessagePart) -> pb.MessagePart:
+    match part:
+        case TextPart():
+            return pb.MessagePart(text=pb.TextPart(text=part.text))
+        case ImagePart():
+            image = pb.ImagePart(media_type=part.media_type)
+            _set_source(image, part)
+            return pb.MessagePart(image=image)
+        case FilePart():
+            file = pb.FilePart(media_type=part.media_type, filename=part.filename)
+            _set_source(file, part)
+            return pb.MessagePart(file=file)
+        case ToolCallPart():
+            call = pb.ToolCallPart(
+                tool_call_id=part.tool_call_id, tool_name=part.tool_name, args=_json.to_json(part.args)
+            )
+            return pb.MessagePart(tool_call=call)
+        case ToolResultPart():
+            result = pb.ToolResultPart(
+                tool_call_id=part.tool_call_id,
+                tool_name=part.tool_name,
+                result=_json.to_json(part.result),
+                is_error=part.is_error,
+            )
+            return pb.MessagePart(tool_result=result)
+        case ReasoningPart():
+            metadata = part.provider_metadata
+            thinking = pb.ReasoningPart(
+                text=part.text,
+                signature=part.signature,
+                redacted=part.redacted,
+                provider_metadata=None if metadata is None else _json.to_json(metadata),
+            )
+            return pb.MessagePart(reasoning=thinking)
+
+
+def _set_source(target: pb.ImagePart | pb.FilePart, part: ImagePart | FilePart) -> None:
+    if part.data:
+        target.data = part.data
+    else:
+        target.url = part.url
+
+
+def _part_of(part: pb.MessagePart) -> MessagePart | None:
+    match part.WhichOneof("part"):
+        case "text":
+            return TextPart(part.text.text)
+        case "image":
+            return ImagePart(part.image.url, part.image.data, part.image.media_type)
+        case "file":
+            return FilePart(part.file.url, part.file.data, part.file.media_type, part.file.filename)
+        case "tool_call":
+            call = part.tool_call
+            return ToolCallPart(call.tool_call_id, call.tool_name, _value(call, "args"))
+        case "tool_result":
+            result = part.tool_result
+            return ToolResultPart(
+                result.tool_call_id, result.tool_name, _value(result, "result"), result.is_error
+            )
+        case "reasoning":
+            return reasoning_of(part.reasoning)
+        case _:
+            return None
+
+
+def _value(holder: Any, field: str) -> Any:
+    return _json.parse(getattr(holder, field).text) if holder.HasField(field) else None

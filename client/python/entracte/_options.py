@@ -1,0 +1,312 @@
+"""What callers may ask for: the keyword arguments of `generate` and `stream`, and their values.
+
+Every value class may be given as a dict with the same keys: `memory={"thread": "t1"}`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, TypedDict
+
+from entracte._callbacks import Callbacks
+from entracte._client_tools import ClientTool, ClientToolLike
+from entracte._json import UNSET
+from entracte._messages import MessagesLike
+
+Seconds = float | timedelta
+"""A duration: a number of seconds, or a timedelta."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopWhen:
+    """A condition that ends a run after a step; give exactly one of the fields.
+
+    `step_count` steps were made; a tool named `tool_called` was called in the last step;
+    `total_tokens` were used; `cost_micros` millionths of the account's currency were spent; the last
+    step's text contains `text_contains`; the `predicate` registered on the server holds.
+    """
+
+    step_count: int | None = None
+    tool_called: str | None = None
+    total_tokens: int | None = None
+    cost_micros: int | None = None
+    text_contains: str | None = None
+    predicate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolApproval:
+    """Calls that a person must approve: of tools with these `names`, with names that fit one of
+    `patterns` (`*` any characters, `?` one, `[abc]` one of these), or for which one of `predicates`
+    registered on the server holds."""
+
+    names: Sequence[str] = ()
+    patterns: Sequence[str] = ()
+    predicates: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredOutput:
+    """An answer that fits a JSON Schema: a dict, or a class with `model_json_schema()`.
+
+    `model` (`provider/model`) turns the first one's prose into the object, with its own
+    `instructions` and `provider_options`. `error_strategy`: `strict` fails the run, `warn` gives a
+    warning and no object, `fallback` gives `fallback_value`. `json_prompt_injection` says where the
+    model is told the schema: `auto` (natively where it can be), `system`, `inline`, `off`, or a bool
+    for `system` and `off`.
+    """
+
+    schema: Any
+    model: str = ""
+    error_strategy: Literal["strict", "warn", "fallback"] | None = None
+    fallback_value: Any = UNSET
+    instructions: str = ""
+    json_prompt_injection: Literal["auto", "off", "system", "inline"] | bool | None = None
+    provider_options: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """A processor registered on the server, with its parameters."""
+
+    name: str
+    parameters: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation by id, with what to create it with where it does not exist."""
+
+    id: str
+    title: str = ""
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SemanticRecall:
+    """Search in older messages: `top_k` hits (default 4), each with `message_range` messages around
+    it (default 1), in this thread or in all of the resource."""
+
+    top_k: int | None = None
+    message_range: int | None = None
+    scope: Literal["thread", "resource"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The conversation a run belongs to.
+
+    `thread` is an id, or a Thread to be created with a title and metadata. `resource` is whose
+    memory it is, for example a user's id. `last_messages` of it are shown to the model (0: none).
+    """
+
+    thread: str | Thread | Mapping[str, Any] | None = None
+    resource: str = ""
+    last_messages: int | None = None
+    save_messages: bool | None = None
+    read_only: bool | None = None
+    semantic_recall: SemanticRecall | Mapping[str, Any] | None = None
+    working_memory: bool | None = None
+    filter_incomplete_tool_calls: bool | None = None
+    generate_title: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What telemetry may record of a run."""
+
+    is_enabled: bool | None = None
+    record_inputs: bool | None = None
+    record_outputs: bool | None = None
+    function_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Sampling and limits of model calls. What is None is left to the provider.
+
+    `temperature` 0 to 2; `top_p` 0 to 1; the penalties -2 to 2; `max_output_tokens` per answer;
+    `max_retries` of a call that failed before its answer began (default 2); `headers` are HTTP
+    headers added to the call.
+    """
+
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    max_retries: int | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    stop_sequences: Sequence[str] = ()
+    seed: int | None = None
+    headers: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TracingOptions:
+    """How a run appears in traces. `trace_id` has 1 to 32 hexadecimal digits, `parent_span_id` 1 to
+    16; `request_context_keys` may reach nested values with dots."""
+
+    metadata: Mapping[str, Any] | None = None
+    request_context_keys: Sequence[str] = ()
+    trace_id: str = ""
+    parent_span_id: str = ""
+    tags: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Which version of a data-defined agent: this `version_id`, or the latest with this `status`."""
+
+    version_id: str = ""
+    status: Literal["draft", "published"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCompletion:
+    """Checks made when the model wants to stop, by the names of scorers registered on the server; a
+    score of 1 passes. `timeout` bounds all of them (default 600 s). With `suppress_feedback` the
+    model is told nothing about a failed check."""
+
+    scorers: Sequence[str]
+    strategy: Literal["all", "any"] | None = None
+    parallel: bool | None = None
+    timeout: Seconds | None = None
+    suppress_feedback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """How a scorer is run on results: its registered name (the key where empty), and the share of
+    runs that are scored, 0 to 1 (None: all)."""
+
+    scorer: str = ""
+    sampling_ratio: float | None = None
+
+
+class CallOptions(TypedDict, total=False):
+    """What every call takes."""
+
+    timeout: float | None
+    """The longest to wait for the answer, in seconds; None waits for ever. It bounds the wait and
+    never the run. Default: the client's for plain requests, for ever where a run is waited for."""
+
+
+class GenerateOptions(Callbacks, CallOptions, total=False):
+    """The keyword arguments of `generate` and `stream`.
+
+    What is absent or None is left to the agent's own setting, then to the server's default. The
+    options are stored with the run and hold over every suspension; only callbacks and client tools
+    that are functions live in the caller's process and are given again with a decision.
+    """
+
+    run_id: str | None
+    """The id of the run: letters, digits, `-`, `_`, `.`, `:`, up to 128. Made by the SDK if absent."""
+    request_id: str | None
+    """Makes the request safe to repeat; made by the SDK if absent."""
+    max_steps: int | None
+    """The most model calls of the whole run. Default 5."""
+    stop_when: StopWhen | Mapping[str, Any] | Sequence[StopWhen | Mapping[str, Any]] | None
+    """Conditions that end the run after a step; any is enough."""
+    active_tools: Sequence[str] | None
+    """The tools the model may use. None: all of the agent's; an empty list: none."""
+    require_tool_approval: bool | str | Sequence[str] | ToolApproval | Mapping[str, Any] | None
+    """Calls a person must approve first: all, or those of tools by name or pattern (`"pay_*"`)."""
+    auto_resume_suspended_tools: bool | None
+    """Whether a new message on a thread whose run waits for an answer is taken as that answer."""
+    tool_call_concurrency: int | None
+    """The most tools of one step that run at the same time. Default 10."""
+    context: MessagesLike | None
+    """Messages added after the system messages and before the input."""
+    structured_output: StructuredOutput | Mapping[str, Any] | None
+    """An answer that fits a JSON Schema, in `result.object`."""
+    output: Any
+    """Deprecated: the schema alone. Use `structured_output`."""
+    input_processors: Sequence[str | Processor | Mapping[str, Any]] | None
+    """Processors of what goes to the model, replacing the agent's."""
+    output_processors: Sequence[str | Processor | Mapping[str, Any]] | None
+    """Processors of what the model says, replacing the agent's."""
+    max_processor_retries: int | None
+    """How often processors may send a step back for another try."""
+    instructions: MessagesLike | None
+    """System messages that replace the agent's instructions."""
+    system: MessagesLike | None
+    """System messages added after the instructions."""
+    memory: Memory | Mapping[str, Any] | None
+    """The conversation the run belongs to."""
+    telemetry: Telemetry | Mapping[str, Any] | None
+    """What telemetry may record."""
+    model_settings: ModelSettings | Mapping[str, Any] | None
+    """Sampling and limits of the model calls."""
+    tool_choice: Literal["auto", "none", "required"] | Mapping[str, str] | None
+    """Whether the model must call a tool; `{"tool": name}` names it."""
+    toolsets: Sequence[str] | None
+    """Names of toolsets registered on the server, added to the agent's tools."""
+    client_tools: Sequence[ClientToolLike] | None
+    """Tools that this process executes: functions, or descriptions without a function, whose calls
+    are answered with `submit_tool_result`."""
+    save_per_step: bool | None
+    """Whether messages are saved to the thread after each step rather than at the end."""
+    provider_options: Mapping[str, Any] | None
+    """Options by provider: `{"openai": {"reasoningEffort": "low"}}`."""
+    request_context: Mapping[str, Any] | None
+    """Values for tools and hooks; never part of a prompt."""
+    tracing_options: TracingOptions | Mapping[str, Any] | None
+    """How the run appears in traces."""
+    versions: Mapping[str, Literal["draft", "published"] | Version | Mapping[str, Any]] | None
+    """Which versions of data-defined agents to use, by agent id."""
+    include_raw_chunks: bool | None
+    """Whether the provider's own events are streamed as `raw` chunks."""
+    is_task_complete: TaskCompletion | Mapping[str, Any] | None
+    """Checks made when the model wants to stop."""
+    scorers: Sequence[str] | Mapping[str, Scorer | Mapping[str, Any] | float | None] | None
+    """Scorers run on the result after the reply: names, or by name with a share of runs."""
+    return_scorer_data: bool | None
+    """Whether the result carries what scorers would see."""
+    execution_timeout: Seconds | None
+    """The longest the run may execute, time spent waiting for people excluded."""
+    cancel_on_disconnect: bool | None
+    """Whether the run is cancelled when nobody has followed it for 10 seconds."""
+    include_request_body: bool | None
+    """Whether `result.request` carries the body of the last model call."""
+    traceparent: str | None
+    """The caller's span, as a W3C `traceparent` header."""
+
+
+class DecisionOptions(Callbacks, CallOptions, total=False):
+    """The keyword arguments that all decisions take."""
+
+    run_id: str | None
+    """With `tool_call_id`, or alone while one call waits: names the call in place of its id."""
+    tool_call_id: str | None
+    """The call, together with `run_id`."""
+    request_id: str | None
+    """Makes the decision safe to repeat; made by the SDK if absent."""
+    on_behalf_of: str
+    """For whom the caller decides; kept in the audit, not verified."""
+    comment: str
+    """A note for the audit; the model does not see it."""
+    client_tools: Sequence[ClientToolLike] | None
+    """Functions for the run's client tools, should it call them next."""
+
+
+__all__ = [
+    "CallOptions",
+    "ClientTool",
+    "DecisionOptions",
+    "GenerateOptions",
+    "Memory",
+    "ModelSettings",
+    "Processor",
+    "Scorer",
+    "Seconds",
+    "SemanticRecall",
+    "StopWhen",
+    "StructuredOutput",
+    "TaskCompletion",
+    "Telemetry",
+    "Thread",
+    "ToolApproval",
+    "TracingOptions",
+    "Version",
+]

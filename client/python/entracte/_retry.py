@@ -1,0 +1,81 @@
+"""When to try again, and how long to wait before."""
+
+import asyncio
+import random
+from time import monotonic
+
+from entracte._errors import DeadlineExceeded, EntracteError
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 5.0
+FIRST_ATTEMPTS = 4
+"""How often a server that never answered is tried."""
+
+# What proxies and the transport say when a connection breaks; the server's own statuses have a reason.
+_BROKEN = frozenset({"UNKNOWN", "INTERNAL", "CANCELLED"})
+
+
+class Deadline:
+    """The end of a wait. `timeout` is in seconds; None waits for ever."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._end = None if timeout is None else monotonic() + timeout
+
+    def remaining(self) -> float | None:
+        """Seconds left, None without end. Raises DeadlineExceeded when there are none."""
+        if self._end is None:
+            return None
+        left = self._end - monotonic()
+        if left <= 0:
+            raise DeadlineExceeded("the timeout passed; the run goes on")
+        return left
+
+    def allows(self, pause: float) -> bool:
+        """Whether there is time for a pause."""
+        return self._end is None or monotonic() + pause < self._end
+
+
+def may_try_again(error: EntracteError, attached: bool) -> bool:
+    """Whether a call that failed may be made again: the server was unavailable, or said when to come
+    back, or (only when it had answered before) the connection broke."""
+    if error.code == "UNAVAILABLE":
+        return True
+    if not attached:
+        return False
+    return error.retry_after is not None or (not error.reason and error.code in _BROKEN)
+
+
+class Backoff:
+    """Pauses between attempts: growing, with jitter, never shorter than the server asked for.
+
+    Gives up after FIRST_ATTEMPTS where no attempt ever got through, and after `patience` seconds
+    without progress where one did or the server asks to come back.
+    """
+
+    def __init__(self, patience: float, deadline: Deadline) -> None:
+        self._patience = patience
+        self._deadline = deadline
+        self._failures = 0
+        self._since: float | None = None
+        self.attached = False
+
+    def progress(self) -> None:
+        """Something arrived: the count starts again."""
+        self.attached = True
+        self._failures = 0
+        self._since = None
+
+    async def pause(self, error: EntracteError) -> None:
+        """Wait before the next attempt. Raises `error` when there is to be none."""
+        now = monotonic()
+        self._failures += 1
+        if self._since is None:
+            self._since = now
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 16)) * random.uniform(0.5, 1.0)
+        if error.retry_after is not None:
+            pause = max(pause, error.retry_after.total_seconds())
+        elif not self.attached and self._failures >= FIRST_ATTEMPTS:
+            raise error
+        if now + pause - self._since > self._patience or not self._deadline.allows(pause):
+            raise error
+        await asyncio.sleep(pause)
