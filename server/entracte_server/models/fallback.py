@@ -10,8 +10,9 @@ class FallbackModel:
     """Asks the first model; where it fails before anything of its answer was seen, the next.
 
     Each model has its own retries first. Once something was seen the error goes on to the caller,
-    and its `resume_with` is a model made of the rest of the list, for a new attempt of the step. When
-    all have failed the last one's error is raised. A list in the list counts as its models. Name and request body are the first model's.
+    and its `resume_with` is a model made of the rest of the list, for a new attempt of the step.
+    When all have failed the last one's error is raised. A list in the list counts as its models.
+    Name and request body are the first model's.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import email.utils
+import os
 import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -201,8 +202,8 @@ class OpenAICall:
         reason = ""
         cause: BaseException | None = error
         while cause is not None:
-            if isinstance(cause, OSError) and cause.errno and cause.strerror:
-                reason = f" ({cause.strerror})"
+            if isinstance(cause, OSError) and cause.errno and cause.errno > 0:
+                reason = f" ({os.strerror(cause.errno)})"
             cause = cause.__cause__ or cause.__context__
         message = f"the connection to the provider {self._provider.name} failed{reason}"
         return ModelError(RunError("connection", clean(message), retryable=True))

@@ -52,7 +52,9 @@ from entracte_server.models.base import ModelError, ModelEvent, ModelFinish, Mod
 from entracte_server.models.tool_calls import finished_call, mint_call_id
 
 ScriptPart = Mapping[str, Any]
-ScriptStep = Sequence[ScriptPart] | Callable[[ModelRequest], Sequence[ScriptPart]]
+# The parts are checked when the script is made. A narrower type here would make type checkers refuse
+# lists of parts of different shapes that are written in place.
+ScriptStep = Sequence[Any] | Callable[[ModelRequest], Sequence[Any]]
 Position = Literal["calls", "transcript"]
 
 USAGE_PER_CALL = Usage(input=10, output=5, total=15)
@@ -176,7 +178,7 @@ class ScriptedModel:
 
 
 def scripted(
-    steps: Sequence[ScriptStep] | Callable[[ModelRequest], Sequence[ScriptPart]],
+    steps: Sequence[ScriptStep] | Callable[[ModelRequest], Sequence[Any]],
     *,
     position: Position = "calls",
     name: str = "scripted/script",
