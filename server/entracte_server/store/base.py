@@ -336,9 +336,7 @@ class Store(Protocol):
         """Newest first, and the cursor of the next page (empty: none)."""
         ...
 
-    async def get_pending(
-        self, tenant: str, pending_call_id: str
-    ) -> tuple[PendingRow, DecisionRow | None]:
+    async def get_pending(self, tenant: str, pending_call_id: str) -> tuple[PendingRow, DecisionRow | None]:
         """Raises `NotFound`."""
         ...
 

@@ -1,0 +1,155 @@
+"""Connections: how the database file is opened, and how work gets onto a connection's thread."""
+
+import fcntl
+import os
+import sqlite3
+from asyncio import to_thread
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import aiosqlite
+
+from entracte_server.store.base import StoreUnavailable
+
+T = TypeVar("T")
+
+Synchronous = Literal["OFF", "NORMAL", "FULL", "EXTRA"]
+_SYNCHRONOUS: dict[str, str] = {
+    "OFF": "PRAGMA synchronous = OFF",
+    "NORMAL": "PRAGMA synchronous = NORMAL",
+    "FULL": "PRAGMA synchronous = FULL",
+    "EXTRA": "PRAGMA synchronous = EXTRA",
+}
+
+BUSY_TIMEOUT_SECONDS = 5.0
+"""How long a statement waits for another program's lock on the file (a backup, a shell)."""
+
+_MIN_SQLITE = (3, 35, 0)
+
+_COMMON_PRAGMAS = (
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA mmap_size = 0",  # a file cut short under a mapping kills the process
+    "PRAGMA trusted_schema = OFF",
+)
+_WRITER_PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    # A longer log rewrites fewer pages twice; 16 MB of it is read again after a crash in no time.
+    "PRAGMA wal_autocheckpoint = 4000",
+    "PRAGMA journal_size_limit = 33554432",
+    "PRAGMA secure_delete = FAST",
+    "PRAGMA cache_size = -4096",
+)
+_READER_PRAGMAS = ("PRAGMA query_only = ON", "PRAGMA cache_size = -1024")
+
+
+class DatabaseInUse(StoreUnavailable):
+    """Another process has the database open."""
+
+
+def unavailable(error: sqlite3.Error) -> StoreUnavailable | None:
+    """What callers are told when it is the database that failed; None when it is our statement."""
+    if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
+        return StoreUnavailable(f"the database cannot do it now: {error}")
+    return None
+
+
+def lock_file(path: Path) -> int:
+    """Hold `path`.lock for as long as the returned descriptor is open. Raises `DatabaseInUse`.
+
+    One process at a time: waking readers and adopting runs is not yet coordinated between several.
+    """
+    lock = path.with_name(path.name + ".lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise DatabaseInUse(f"{path} is open in another process, which holds {lock.name}") from error
+    return descriptor
+
+
+def _prepare(path: str | Path) -> tuple[Path, int]:
+    # Resolved, so that two names of one file are locked as one.
+    resolved = Path(path).expanduser().resolve()
+    resolved.parent.mkdir(parents=True, exist_ok=True)
+    lock = lock_file(resolved)
+    try:
+        # SQLite gives the log and its index the mode of the database.
+        os.close(os.open(resolved, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except BaseException:
+        os.close(lock)
+        raise
+    return resolved, lock
+
+
+async def prepare(path: str | Path) -> tuple[Path, int]:
+    """Make the folders and the file (mode 0600) where they are missing and lock it: the resolved
+    path and the lock's descriptor. Raises `StoreUnavailable`, `DatabaseInUse`."""
+    if sqlite3.sqlite_version_info < _MIN_SQLITE:
+        raise StoreUnavailable(f"SQLite 3.35 or newer is needed, this is {sqlite3.sqlite_version}")
+    try:
+        return await to_thread(_prepare, path)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot open {path}: {error.strerror}") from error
+
+
+@dataclass(slots=True)
+class Database:
+    """One connection and its thread."""
+
+    connection: aiosqlite.Connection
+    raw: sqlite3.Connection
+    in_flight: int = 0
+
+    @classmethod
+    async def open(cls, path: Path, *, writable: bool, synchronous: Synchronous) -> "Database":
+        """Raises `StoreUnavailable`."""
+        connection = aiosqlite.connect(
+            path, isolation_level=None, timeout=BUSY_TIMEOUT_SECONDS, cached_statements=256
+        )
+        # aiosqlite's thread would keep a process alive that ends without closing the store.
+        connection._thread.daemon = True
+        await connection
+        database = cls(connection, connection._conn)
+        pragmas = (*_COMMON_PRAGMAS, *(_WRITER_PRAGMAS if writable else _READER_PRAGMAS))
+        try:
+            await database.call(lambda raw: _configure(raw, (*pragmas, _SYNCHRONOUS[synchronous])))
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    async def call(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `function` on the connection's thread, behind what was called before.
+
+        Cancelling the caller does not stop it. Raises `StoreUnavailable` when the database fails,
+        and what `function` raises.
+        """
+
+        # aiosqlite has no public way to run several statements in one trip to its thread. The
+        # closure has no arguments: aiosqlite formats the callable when debug logging is on.
+        def run() -> T:
+            return function(self.raw)
+
+        self.in_flight += 1
+        try:
+            result: T = await self.connection._execute(run)  # type: ignore[no-untyped-call]
+        except sqlite3.Error as error:
+            raise unavailable(error) or error from error
+        except ValueError as error:
+            if self.connection._running and self.connection._connection is not None:
+                raise
+            raise StoreUnavailable("the store is closed") from error
+        finally:
+            self.in_flight -= 1
+        return result
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+
+def _configure(raw: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:
+    for pragma in pragmas:
+        raw.execute(pragma).fetchall()

@@ -1,0 +1,276 @@
+"""What a run's owner writes: its creation, its progress, its parking and its end.
+
+Each function is one operation of a transaction. It raises a `StoreError` before it has written
+anything.
+"""
+
+from msgspec.structs import replace
+
+from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow
+from entracte_server.store.base import (
+    ChunkRow,
+    Created,
+    CreateRun,
+    End,
+    LeaseLost,
+    Park,
+    RunExists,
+    RunWrite,
+    Written,
+)
+from entracte_server.store.sqlite.codec import (
+    INSERT_RUN,
+    decision_data,
+    encode,
+    encode_error,
+    pending_data,
+    run_values,
+)
+from entracte_server.store.sqlite.requests import made_by, record
+from entracte_server.store.sqlite.writer import Transaction
+
+_CREATED = Created()
+_WRITTEN = Written()
+_PARKED = Written(parked=True)
+
+# The four forms of the statement that checks the fence: with and without chunks, with and without
+# other values. The short one is most of the load. A run without an owner takes no writes.
+_OWNED = " WHERE tenant = ? AND run_id = ? AND fence = ? AND owner <> ''"
+_FOLLOWS = " AND last_sequence = ?"
+_RETURNING = " RETURNING seq, format, last_sequence"
+_PATCH = (
+    ", step = coalesce(?, step), attempt = coalesce(?, attempt), usage = coalesce(?, usage), "
+    "takeovers = CASE ? WHEN 1 THEN 0 ELSE takeovers END"
+)
+_TOUCH = "UPDATE runs SET update_time = ?" + _OWNED + _RETURNING
+_TOUCH_PATCH = "UPDATE runs SET update_time = ?" + _PATCH + _OWNED + _RETURNING
+_APPEND = "UPDATE runs SET update_time = ?, last_sequence = ?" + _OWNED + _FOLLOWS + _RETURNING
+_APPEND_PATCH = "UPDATE runs SET update_time = ?, last_sequence = ?" + _PATCH + _OWNED + _FOLLOWS + _RETURNING
+
+_WHERE_IT_STANDS = "SELECT fence, owner, state, last_sequence FROM runs WHERE tenant = ? AND run_id = ?"
+
+_PARK = (
+    "UPDATE runs SET state = 'suspended', owner = '', last_sequence = ?, finish_reason = ?, "
+    "stop_cause = ?, executed_ms = executed_ms + ?, takeovers = 0 "
+    "WHERE seq = ? AND tenant = ? AND fence = ? AND cancel_reason IS NULL "
+    "AND NOT EXISTS (SELECT 1 FROM tool_calls WHERE run = runs.seq AND state = 'decided')"
+)
+_END = (
+    "UPDATE runs SET state = ?, owner = '', finish_reason = ?, stop_cause = ?, error = ?, "
+    "executed_ms = executed_ms + ?, finish_time = ? WHERE seq = ? AND tenant = ? AND fence = ?"
+)
+_CLOSE_REST = "UPDATE pending_calls SET state = 'decided' WHERE run = ? AND state = 'open'"
+
+_INSERT_SPEC = "INSERT INTO run_specs (run, format, data) VALUES (?, ?, ?)"
+_UPSERT_STEP = (
+    "INSERT INTO steps (run, step, format, data) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (run, step) DO UPDATE SET format = excluded.format, data = excluded.data"
+)
+_UPSERT_CALL = (
+    "INSERT INTO tool_calls (run, call_id, state, format, data) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (run, call_id) DO UPDATE "
+    "SET state = excluded.state, format = excluded.format, data = excluded.data"
+)
+_INSERT_PENDING = (
+    "INSERT INTO pending_calls (tenant, pending_call_id, run, call_id, state, create_time, expire_time, "
+    "claimed_by, claimed_until, decision_id, agent_id, thread_id, resource_id, format, data) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (tenant, pending_call_id) DO NOTHING"
+)
+_PENDING_OF_RUN = "SELECT 1 FROM pending_calls WHERE tenant = ? AND pending_call_id = ? AND run = ?"
+_SETTLE = (
+    "UPDATE pending_calls SET state = 'decided', decision_id = ? "
+    "WHERE tenant = ? AND pending_call_id = ? AND run = ? AND state = 'open'"
+)
+_INSERT_DECISION = (
+    "INSERT INTO decisions (tenant, decision_id, run, call_id, pending_call_id, principal, format, data) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def create_run(op: CreateRun, transaction: Transaction) -> Created:
+    """See `Store.create_run`."""
+    if (made := made_by(transaction.cursor, op.request)) is not None:
+        return Created(made)
+    run = op.run
+    chunks = op.chunks
+    if chunks is not None and chunks.last != run.last_sequence:
+        raise ValueError("a new run's last sequence is that of its first chunks")
+    row = transaction.execute(INSERT_RUN, run_values(run)).fetchone()
+    if row is None:
+        raise RunExists(f"run {run.run_id} exists")
+    seq: int = row[0]
+    transaction.execute(_INSERT_SPEC, (seq, run.format, encode(op.spec)))
+    if chunks is not None:
+        transaction.chunks.append((seq, chunks.first, chunks.last, chunks.data))
+    record(transaction, op.request, run.run_id)
+    return _CREATED
+
+
+def write_run(op: RunWrite, transaction: Transaction) -> Written:
+    """See `Store.write`.
+
+    A write that is repeated because nobody knows whether its commit succeeded recognises itself: by
+    its chunks, by the pending calls it opened, or by the state it left the run in. What else it holds
+    may be written twice, since nobody but the owner writes it while the owner waits.
+    """
+    execute = transaction.execute
+    chunks = op.chunks
+    key = (op.tenant, op.run_id, op.fence)
+    if op.patch is None and not op.steps:
+        if chunks is None:
+            row = execute(_TOUCH, (transaction.now, *key)).fetchone()
+        else:
+            row = execute(_APPEND, (transaction.now, chunks.last, *key, chunks.first - 1)).fetchone()
+    else:
+        patch = op.patch
+        values = (
+            (None, None, None, bool(op.steps))
+            if patch is None
+            else (
+                patch.step,
+                patch.attempt,
+                None if patch.usage is None else encode(patch.usage),
+                bool(op.steps),
+            )
+        )
+        if chunks is None:
+            row = execute(_TOUCH_PATCH, (transaction.now, *values, *key)).fetchone()
+        else:
+            row = execute(
+                _APPEND_PATCH, (transaction.now, chunks.last, *values, *key, chunks.first - 1)
+            ).fetchone()
+    if row is None:
+        return _already_written(transaction, op)
+    run: int = row[0]
+    form: int = row[1]
+    last: int = row[2]
+    if op.opened and not _open(transaction, op, run, form):
+        return _WRITTEN
+    before = last if chunks is None else chunks.first - 1
+    for decision in op.closed:
+        settled = execute(_SETTLE, (decision.decision_id, op.tenant, decision.pending_call_id, run))
+        if settled.rowcount:
+            insert_decision(transaction, decision, run, form, decision.sequence or before)
+    for call in op.calls:
+        upsert_call(transaction, call, run, form)
+    for step in op.steps:
+        execute(_UPSERT_STEP, (run, step.step, form, encode(step)))
+    if op.park is not None:
+        return _park(transaction, op, op.park, run, last)
+    if chunks is not None:
+        transaction.chunks.append((run, chunks.first, chunks.last, chunks.data))
+    if op.end is not None:
+        _end(transaction, op, op.end, run)
+    return _WRITTEN
+
+
+def _already_written(transaction: Transaction, op: RunWrite) -> Written:
+    """Tell a repeated write, whose first attempt was committed, from one that must be refused."""
+    row = transaction.execute(_WHERE_IT_STANDS, (op.tenant, op.run_id)).fetchone()
+    if row is None or row[0] != op.fence:
+        raise LeaseLost(f"run {op.run_id} is not owned under fence {op.fence}")
+    _, owner, state, last = row
+    if not owner:
+        if op.park is not None and state == "suspended" and last == op.park.chunks.last:
+            return _PARKED
+        stored = op.chunks is None or last == op.chunks.last
+        if op.end is not None and state == op.end.state and stored:
+            return _WRITTEN
+        raise LeaseLost(f"run {op.run_id} has no owner any more")
+    assert op.chunks is not None  # without chunks the fence is all that is asked
+    if op.chunks.last <= last:
+        return _WRITTEN
+    raise ValueError(f"chunks from {op.chunks.first} do not follow {last}, the last of run {op.run_id}")
+
+
+def _open(transaction: Transaction, op: RunWrite, run: int, form: int) -> bool:
+    """Insert the pending calls; False when they were there, so that the write is a repetition."""
+    for pending in op.opened:
+        if not transaction.execute(_INSERT_PENDING, _pending_values(op.tenant, pending, run, form)).rowcount:
+            there = transaction.execute(_PENDING_OF_RUN, (op.tenant, pending.pending_call_id, run))
+            if pending is op.opened[0] and there.fetchone() is not None:
+                return False
+            raise ValueError(f"pending call id {pending.pending_call_id} is taken")
+    return True
+
+
+def _pending_values(tenant: str, pending: PendingRow, run: int, form: int) -> tuple[object, ...]:
+    return (
+        tenant,
+        pending.pending_call_id,
+        run,
+        pending.call_id,
+        pending.state,
+        pending.create_time,
+        pending.expire_time,
+        pending.claimed_by,
+        pending.claimed_until,
+        pending.decision_id,
+        pending.agent_id,
+        pending.thread_id,
+        pending.resource_id,
+        form,
+        pending_data(pending),
+    )
+
+
+def _park(transaction: Transaction, op: RunWrite, park: Park, run: int, last: int) -> Written:
+    chunks = op.chunks
+    tail = park.chunks
+    if tail.first != last + 1:
+        raise ValueError(f"chunks from {tail.first} do not follow {last}, the last of run {op.run_id}")
+    parked = transaction.execute(
+        _PARK,
+        (tail.last, park.finish_reason, park.stop_cause, park.executed_ms, run, op.tenant, op.fence),
+    ).rowcount
+    if parked:
+        chunks = tail if chunks is None else ChunkRow(chunks.first, tail.last, chunks.data + tail.data)
+    if chunks is not None:
+        transaction.chunks.append((run, chunks.first, chunks.last, chunks.data))
+    return _PARKED if parked else _WRITTEN
+
+
+def _end(transaction: Transaction, op: RunWrite, end: End, run: int) -> None:
+    transaction.execute(
+        _END,
+        (
+            end.state,
+            end.finish_reason,
+            end.stop_cause,
+            encode_error(end.error),
+            end.executed_ms,
+            transaction.now,
+            run,
+            op.tenant,
+            op.fence,
+        ),
+    )
+    # The owner closes what it opened. Should it forget one, nobody may be asked about a dead run.
+    transaction.execute(_CLOSE_REST, (run,))
+
+
+def upsert_call(transaction: Transaction, call: CallRow, run: int, form: int) -> None:
+    """Insert a call, or replace it."""
+    transaction.execute(_UPSERT_CALL, (run, call.call_id, call.state, form, encode(call)))
+
+
+def insert_decision(
+    transaction: Transaction, decision: DecisionRow, run: int, form: int, sequence: int
+) -> DecisionRow:
+    """Add a decision, at `sequence` of its run; the decision as it is stored."""
+    stored = replace(decision, sequence=sequence)
+    transaction.execute(
+        _INSERT_DECISION,
+        (
+            stored.tenant,
+            stored.decision_id,
+            run,
+            stored.call_id,
+            stored.pending_call_id,
+            stored.principal,
+            form,
+            decision_data(stored),
+        ),
+    )
+    return stored
