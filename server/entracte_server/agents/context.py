@@ -106,5 +106,3 @@ class ToolContext(Generic[R]):
 
     def _cancel(self) -> None:
         self._cancelled.set()
-
-

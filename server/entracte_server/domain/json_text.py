@@ -139,9 +139,7 @@ def dump(value: Any) -> str:
     infinities and circular values.
     """
     try:
-        text = json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_default
-        )
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_default)
     except RecursionError:
         raise ValueError("the value is nested too deeply for JSON") from None
     return scrub(text)

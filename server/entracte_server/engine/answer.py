@@ -81,9 +81,7 @@ class Answer:
             case c.ToolCall():
                 self._calls.append(event)
             case c.Source():
-                self._sources.append(
-                    SourceRecord(event.id, event.url, event.title, event.provider_metadata)
-                )
+                self._sources.append(SourceRecord(event.id, event.url, event.title, event.provider_metadata))
             case c.File():
                 self._files.append(FileRecord(event.media_type, event.data, event.url))
             case _:

@@ -16,7 +16,7 @@ from entracte_server.agents.tools import Tool
 from entracte_server.domain import json_text
 from entracte_server.domain.chunks import PendingKind, Verb
 from entracte_server.domain.data import Data
-from entracte_server.domain.errors import FieldViolation, Refusal, Reason
+from entracte_server.domain.errors import FieldViolation, Reason, Refusal
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.runs import (
     TERMINAL,
@@ -111,9 +111,7 @@ async def decide(
     decided_call = await _apply(engine, run, pending, call, decision, verdict)
     started = None
     if decided_call.outcome is None and (decided_call.approved or decided_call.resumed):
-        started = msgspec.structs.replace(
-            decided_call, state="started", key=decided_call.key or new_id()
-        )
+        started = msgspec.structs.replace(decided_call, state="started", key=decided_call.key or new_id())
     op = Decide(decision, decided_call, engine.process_id, started, request)
     try:
         return await engine.decide(op)
@@ -170,9 +168,7 @@ def _refusal(pending: PendingRow, refused: Refused) -> Refusal:
 
 
 def _finished(run: RunRow) -> Refusal:
-    return Refusal(
-        "RUN_FINISHED", f"The run has ended ({run.state}).", run_id=run.run_id, state=run.state
-    )
+    return Refusal("RUN_FINISHED", f"The run has ended ({run.state}).", run_id=run.run_id, state=run.state)
 
 
 async def _find(engine: Engine, tenant: str, ref: Ref) -> tuple[RunRow, PendingRow, CallRow]:

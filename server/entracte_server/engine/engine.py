@@ -14,13 +14,13 @@ import structlog
 
 from entracte_server.agents.agent import Agent, App
 from entracte_server.domain import chunks as c
+from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
 from entracte_server.domain.errors import Refusal
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.messages import Message
 from entracte_server.domain.options import RunOptions
 from entracte_server.domain.runs import TERMINAL, RunRow, RunSpec, Snapshot
-from entracte_server.domain import json_text
 from entracte_server.engine.configure import last_request
 from entracte_server.engine.execution import ToolRunner
 from entracte_server.engine.hub import Hub, RunKey
@@ -50,9 +50,7 @@ ADOPT_INTERVAL = 15.0
 
 def draining() -> Refusal:
     """The refusal of a process that is stopping."""
-    return Refusal(
-        "SERVER_DRAINING", "The server is stopping; try again, or re-attach.", retry_after=0.5
-    )
+    return Refusal("SERVER_DRAINING", "The server is stopping; try again, or re-attach.", retry_after=0.5)
 
 
 class Start(Data, frozen=True):
@@ -200,9 +198,7 @@ class Engine:
         models = self._resolve(agent)
         message_id = new_id()
         start = ChunkEncoder(run_id, 0, 0).encode((c.Start(agent.id, message_id),), 1, now)
-        step = ChunkEncoder(run_id, 1, 1).encode(
-            (c.StepStart(f"{message_id}-1", models[0].name),), 2, now
-        )
+        step = ChunkEncoder(run_id, 1, 1).encode((c.StepStart(f"{message_id}-1", models[0].name),), 2, now)
         run = RunRow(
             tenant=request.tenant,
             run_id=run_id,

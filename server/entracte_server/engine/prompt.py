@@ -63,9 +63,7 @@ def step_messages(record: StepRecord, calls: Sequence[CallRow]) -> list[Message]
     return messages
 
 
-def conversation(
-    spec: RunSpec, steps: Iterable[StepRecord], calls: Iterable[CallRow]
-) -> list[Message]:
+def conversation(spec: RunSpec, steps: Iterable[StepRecord], calls: Iterable[CallRow]) -> list[Message]:
     """The whole conversation so far."""
     by_step: dict[int, list[CallRow]] = {}
     for call in calls:

@@ -98,9 +98,7 @@ class Reader:
         return state in TERMINAL or (state == "suspended" and not until_finished)
 
     async def _from_log(self) -> AsyncIterator[bytes]:
-        rows, first = await self._engine.store.read_chunks(
-            *self._key, after=self._after, limit_bytes=PAGE
-        )
+        rows, first = await self._engine.store.read_chunks(*self._key, after=self._after, limit_bytes=PAGE)
         if self._after + 1 < first:
             raise Refusal(
                 "SEQUENCE_TRIMMED",
@@ -128,5 +126,3 @@ class Reader:
             if lagging or not woken or any(event.state is not None for event in events):
                 run = await self._engine.store.get_run(*self._key)
         return run
-
-

@@ -17,6 +17,7 @@ from entracte_server.agents.tools import Tool
 from entracte_server.domain import chunks as c
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
+from entracte_server.domain.ids import new_id
 from entracte_server.domain.messages import Message
 from entracte_server.domain.options import (
     DEFAULT_MAX_STEPS,
@@ -33,7 +34,6 @@ from entracte_server.domain.runs import (
     Snapshot,
     StepRecord,
 )
-from entracte_server.domain.ids import new_id
 from entracte_server.engine import prompt
 from entracte_server.engine.answer import Answer, is_empty
 from entracte_server.engine.configure import model_request, tools_of
@@ -87,9 +87,7 @@ class RunExecution:
         options = snapshot.spec.options
         self.tools: dict[str, Tool | ClientTool] = tools_of(agent, options)
         self.concurrency = (
-            options.tool_call_concurrency
-            or agent.tool_call_concurrency
-            or DEFAULT_TOOL_CALL_CONCURRENCY
+            options.tool_call_concurrency or agent.tool_call_concurrency or DEFAULT_TOOL_CALL_CONCURRENCY
         )
         self._models = models
         self._store = store
@@ -285,9 +283,7 @@ class RunExecution:
 
     async def _read(self, model: Model, answer: Answer) -> None:
         stream = model.stream(
-            model_request(
-                self.agent, self.spec.options, self.tools, self._messages or (), self.calls
-            )
+            model_request(self.agent, self.spec.options, self.tools, self._messages or (), self.calls)
         )
         try:
             async for batch in stream:
@@ -312,9 +308,7 @@ class RunExecution:
 
     def _after(self, record: StepRecord) -> Ending | None:
         """Whether the run ends with this step."""
-        if not record.requested_tools or all(
-            call.provider_executed for call in self.calls_of(record.step)
-        ):
+        if not record.requested_tools or all(call.provider_executed for call in self.calls_of(record.step)):
             return Ending("succeeded", record.reason, "model-finished")
         if self._faulty_steps >= self._settings.max_faulty_steps:
             error = RunError(
@@ -361,9 +355,7 @@ class RunExecution:
         if ending.reason == "aborted":
             self.log.emit(c.Abort(self.cancel_reason or ""))
         self.log.emit(c.Finish(ending.reason, ending.cause, self._total()))
-        await self.log.end(
-            ending.state, ending.reason, ending.cause, self._executed_ms(), ending.error
-        )
+        await self.log.end(ending.state, ending.reason, ending.cause, self._executed_ms(), ending.error)
 
     def _failed(self, error: RunError) -> Ending:
         self._keep_partial("error")
@@ -409,7 +401,10 @@ class RunExecution:
             if call.state != "done":
                 self.update(
                     msgspec.structs.replace(
-                        call, state="done", resolution=None, outcome=Outcome("cancelled", message, "cancelled")
+                        call,
+                        state="done",
+                        resolution=None,
+                        outcome=Outcome("cancelled", message, "cancelled"),
                     )
                 )
         self.log.stage(

@@ -348,9 +348,7 @@ class Settlement:
         if outcome.kind == "result":
             chunk = c.ToolResult(call.call_id, call.tool_name, args, outcome.value)
         elif outcome.kind == "denied":
-            chunk = c.ToolOutputDenied(
-                call.call_id, call.tool_name, args, outcome.value, outcome.reason_json
-            )
+            chunk = c.ToolOutputDenied(call.call_id, call.tool_name, args, outcome.value, outcome.reason_json)
         else:
             chunk = c.ToolError(call.call_id, call.tool_name, args, outcome.value, outcome.code)
         run.log.emit(chunk)
@@ -400,4 +398,3 @@ class Settlement:
             )
         run.opened(pending)
         run.update(call)
-

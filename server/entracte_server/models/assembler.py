@@ -127,7 +127,7 @@ class AnswerAssembler:
 
     def document(self, data: bytes) -> None:
         """Takes a whole JSON body. One that is not whole is a cut answer."""
-        chunk = _decode_leniently(data)
+        chunk = read_json(data)
         if chunk is None:
             raise ModelError(RunError("cut", "the model's answer is not complete JSON", retryable=True))
         if isinstance(chunk, list) and len(chunk) == 1:
@@ -211,7 +211,7 @@ class AnswerAssembler:
         return True
 
     def _odd_record(self, name: str, data: bytes) -> bool:
-        chunk = _decode_leniently(data)
+        chunk = read_json(data)
         if isinstance(chunk, dict):
             # What msgspec refuses and json accepts are, first of all, halves of surrogate pairs.
             self._halves = True
@@ -446,7 +446,7 @@ def _choice_zero(choices: list[Any]) -> Any:
     return choices[0]
 
 
-def _decode_leniently(data: bytes) -> Any:
+def read_json(data: bytes) -> Any:
     """The JSON value of a record, or None: also where msgspec refuses what a provider meant."""
     try:
         return _decode(data)

@@ -1,7 +1,7 @@
 """The body of a provider's answer, whatever it turns out to be."""
 
 from entracte_server.domain.results import RunError
-from entracte_server.models.assembler import AnswerAssembler
+from entracte_server.models.assembler import AnswerAssembler, read_json
 from entracte_server.models.base import ModelError
 from entracte_server.models.provider_errors import clean, provider_error
 from entracte_server.models.sse import EventTooLarge, SseDecoder
@@ -68,7 +68,7 @@ class BodyReader:
         for name, content in self._decoder.close():
             self._events += 1
             # Cut in the middle this event is not JSON, which says nothing against the provider.
-            if content.rstrip().endswith((b"}", b"]")):
+            if content == b"[DONE]" or read_json(content) is not None:
                 self._answer.record(name, content)
         if not self._events and not self._looks_like_events():
             raise self._no_answer(self._head)

@@ -50,9 +50,7 @@ class AgentService:
 
     async def _generated(self, run: RunRow, replayed: bool) -> pb.GenerateResponse:
         snapshot = await self._engine.store.load(run.tenant, run.run_id)
-        return pb.GenerateResponse(
-            run=self._run(snapshot), result=self._result(snapshot), replayed=replayed
-        )
+        return pb.GenerateResponse(run=self._run(snapshot), result=self._result(snapshot), replayed=replayed)
 
     async def Stream(self, request: pb.StreamRequest, context: Context) -> None:
         """Start a run and write its chunks until it rests."""
@@ -197,4 +195,3 @@ def _ref(ref: pending_call_pb2.CallRef) -> Ref:
     if not pending and not run_id:
         raise invalid("call", "give pending_call_id, or run_id with or without tool_call_id")
     return Ref(pending, run_id, tool_call_id)
-

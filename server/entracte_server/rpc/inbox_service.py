@@ -119,9 +119,7 @@ class InboxService:
         if not 1 <= ttl <= MAX_CLAIM:
             raise invalid("ttl", "must be from 1 s to 1 day")
         until = now_ms() + int(ttl * 1000)
-        row, replayed = await self._claim(
-            request.pending_call_id, until, checks.request_key(request)
-        )
+        row, replayed = await self._claim(request.pending_call_id, until, checks.request_key(request))
         return pb.ClaimPendingCallResponse(
             pending_call=pending_message(row, None, now_ms()), replayed=replayed
         )

@@ -50,9 +50,7 @@ _CHOICES = {
 
 def unsupported(field: str) -> Refusal:
     """The refusal of an option this server does not know how to honour."""
-    return Refusal(
-        "OPTION_UNSUPPORTED", f"{field} is not supported by this server.", field=field
-    )
+    return Refusal("OPTION_UNSUPPORTED", f"{field} is not supported by this server.", field=field)
 
 
 def options_from(agent: Agent, options: options_pb2.GenerateOptions) -> RunOptions:

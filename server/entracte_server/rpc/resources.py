@@ -50,8 +50,7 @@ def pending_message(
         tool_call_id=row.call_id,
         agent_id=row.agent_id,
         agent_path=[
-            chunk_pb2.PathElement(agent_id=e.agent_id, tool_call_id=e.tool_call_id)
-            for e in row.agent_path
+            chunk_pb2.PathElement(agent_id=e.agent_id, tool_call_id=e.tool_call_id) for e in row.agent_path
         ],
         kind=codec.PENDING_KINDS.number(row.kind),
         tool_name=row.tool_name,

@@ -26,9 +26,7 @@ def _thinking(record: StepRecord) -> list[ReasoningPart]:
 
 
 def _chunk(run_id: str, record: StepRecord, payload: c.Payload) -> chunk_pb2.Chunk:
-    return codec.to_message(
-        c.Chunk(run_id, 0, 0, record.step, record.attempt, payload)
-    )
+    return codec.to_message(c.Chunk(run_id, 0, 0, record.step, record.attempt, payload))
 
 
 def _call_chunks(run_id: str, record: StepRecord, calls: list[CallRow]) -> list[chunk_pb2.Chunk]:

@@ -72,7 +72,7 @@ class RunService:
                 reader.follow(run, until_finished=request.until_finished),
                 run_id=run_id,
                 reader_timeout=self._engine.settings.reader_timeout,
-                )
+            )
 
     async def CancelRun(self, request: pb.CancelRunRequest, context: Context) -> pb.CancelRunResponse:
         """Cancel a run."""

@@ -38,4 +38,3 @@ async def send(
                 run_id=run_id,
                 retry_after=0.1,
             ) from None
-

@@ -1,8 +1,8 @@
 """For tests of agents: a real server in this process, and models that play a script.
 
-    async with serve(App(agents=[...])) as server:
-        async with entracte.Client(server.address) as client:
-            ...
+async with serve(App(agents=[...])) as server:
+    async with entracte.Client(server.address) as client:
+        ...
 """
 
 from entracte_server.models.scripted import ScriptedModel, scripted

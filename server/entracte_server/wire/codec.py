@@ -166,11 +166,9 @@ _REASONING_DELTA = _CODECS[d.ReasoningDelta].tag
 class ChunkEncoder:
     """Encodes the chunks of one attempt of one step of a run."""
 
-    __slots__ = ("_head", "_run_id", "_step", "_path", "_attempt", "_delta_id", "_delta_id_bytes")
+    __slots__ = ("_attempt", "_delta_id", "_delta_id_bytes", "_head", "_path", "_run_id", "_step")
 
-    def __init__(
-        self, run_id: str, step: int, attempt: int, agent_path: Sequence[PathElement] = ()
-    ) -> None:
+    def __init__(self, run_id: str, step: int, attempt: int, agent_path: Sequence[PathElement] = ()) -> None:
         self._run_id = run_id
         self._step = step
         self._attempt = attempt
@@ -298,5 +296,3 @@ def split(entries: bytes, limit: int) -> list[bytes]:
         position = end
     pieces.append(entries[start:])
     return pieces
-
-

@@ -103,9 +103,7 @@ def serve(
         from entracte_server.app.reloading import run_reloading
 
         raise SystemExit(run_reloading([a for a in sys.argv[1:] if a != "--reload"]))
-    settings = read_settings(
-        address=address, store=store, log_format=log_format, log_level=log_level
-    )
+    settings = read_settings(address=address, store=store, log_format=log_format, log_level=log_level)
     from entracte_server.app.logs import configure
 
     configure(settings.log_level, settings.log_format)

@@ -34,20 +34,21 @@ _WRITTEN = Written()
 _PARKED = Written(parked=True)
 
 # The four forms of the statement that checks the fence: with and without chunks, with and without
-# other values. The short one is most of the load. A run without an owner takes no writes.
-_OWNED = " WHERE tenant = ? AND run_id = ? AND fence = ? AND owner <> ''"
+# other values. The first two are most of the load. A run without an owner takes no writes.
+_OWNED = " WHERE seq = ? AND tenant = ? AND run_id = ? AND fence = ? AND owner <> ''"
 _FOLLOWS = " AND last_sequence = ?"
-_RETURNING = " RETURNING seq, format, last_sequence"
 _PATCH = (
     ", step = coalesce(?, step), attempt = coalesce(?, attempt), usage = coalesce(?, usage), "
     "takeovers = CASE ? WHEN 1 THEN 0 ELSE takeovers END"
 )
-_TOUCH = "UPDATE runs SET update_time = ?" + _OWNED + _RETURNING
-_TOUCH_PATCH = "UPDATE runs SET update_time = ?" + _PATCH + _OWNED + _RETURNING
-_APPEND = "UPDATE runs SET update_time = ?, last_sequence = ?" + _OWNED + _FOLLOWS + _RETURNING
-_APPEND_PATCH = "UPDATE runs SET update_time = ?, last_sequence = ?" + _PATCH + _OWNED + _FOLLOWS + _RETURNING
+_TOUCH = "UPDATE runs SET update_time = ?" + _OWNED
+_TOUCH_PATCH = "UPDATE runs SET update_time = ?" + _PATCH + _OWNED
+_APPEND = "UPDATE runs SET update_time = ?, last_sequence = ?" + _OWNED + _FOLLOWS
+_APPEND_PATCH = "UPDATE runs SET update_time = ?, last_sequence = ?" + _PATCH + _OWNED + _FOLLOWS
 
-_WHERE_IT_STANDS = "SELECT fence, owner, state, last_sequence FROM runs WHERE tenant = ? AND run_id = ?"
+_FIND = "SELECT seq, format FROM runs WHERE tenant = ? AND run_id = ?"
+_LAST_SEQUENCE = "SELECT last_sequence FROM runs WHERE seq = ?"
+_WHERE_IT_STANDS = "SELECT seq, fence, owner, state, last_sequence FROM runs WHERE tenant = ? AND run_id = ?"
 
 _PARK = (
     "UPDATE runs SET state = 'suspended', owner = '', last_sequence = ?, finish_reason = ?, "
@@ -100,6 +101,7 @@ def create_run(op: CreateRun, transaction: Transaction) -> Created:
     if row is None:
         raise RunExists(f"run {run.run_id} exists")
     seq: int = row[0]
+    transaction.runs.keep(run.tenant, run.run_id, seq, run.format)
     transaction.execute(_INSERT_SPEC, (seq, run.format, encode(op.spec)))
     if chunks is not None:
         transaction.chunks.append((seq, chunks.first, chunks.last, chunks.data))
@@ -116,41 +118,31 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
     """
     execute = transaction.execute
     chunks = op.chunks
-    key = (op.tenant, op.run_id, op.fence)
+    known = transaction.runs.find(op.tenant, op.run_id) or _find(transaction, op)
+    run, form = known
+    key = (run, op.tenant, op.run_id, op.fence)
     if op.patch is None and not op.steps:
         if chunks is None:
-            row = execute(_TOUCH, (transaction.now, *key)).fetchone()
+            done = execute(_TOUCH, (transaction.now, *key))
         else:
-            row = execute(_APPEND, (transaction.now, chunks.last, *key, chunks.first - 1)).fetchone()
+            done = execute(_APPEND, (transaction.now, chunks.last, *key, chunks.first - 1))
     else:
-        patch = op.patch
-        values = (
-            (None, None, None, bool(op.steps))
-            if patch is None
-            else (
-                patch.step,
-                patch.attempt,
-                None if patch.usage is None else encode(patch.usage),
-                bool(op.steps),
-            )
-        )
+        values = _patch_values(op)
         if chunks is None:
-            row = execute(_TOUCH_PATCH, (transaction.now, *values, *key)).fetchone()
+            done = execute(_TOUCH_PATCH, (transaction.now, *values, *key))
         else:
-            row = execute(
-                _APPEND_PATCH, (transaction.now, chunks.last, *values, *key, chunks.first - 1)
-            ).fetchone()
-    if row is None:
-        return _already_written(transaction, op)
-    run: int = row[0]
-    form: int = row[1]
-    last: int = row[2]
+            done = execute(_APPEND_PATCH, (transaction.now, chunks.last, *values, *key, chunks.first - 1))
+    if not done.rowcount:
+        return _not_written(transaction, op, run)
     if op.opened and not _open(transaction, op, run, form):
         return _WRITTEN
-    before = last if chunks is None else chunks.first - 1
+    if chunks is not None:
+        before, last = chunks.first - 1, chunks.last
+    elif op.closed or op.park is not None:
+        before = last = execute(_LAST_SEQUENCE, (run,)).fetchone()[0]
     for decision in op.closed:
-        settled = execute(_SETTLE, (decision.decision_id, op.tenant, decision.pending_call_id, run))
-        if settled.rowcount:
+        settle = (decision.decision_id, op.tenant, decision.pending_call_id, run)
+        if execute(_SETTLE, settle).rowcount:
             insert_decision(transaction, decision, run, form, decision.sequence or before)
     for call in op.calls:
         upsert_call(transaction, call, run, form)
@@ -165,23 +157,47 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
     return _WRITTEN
 
 
-def _already_written(transaction: Transaction, op: RunWrite) -> Written:
+def _find(transaction: Transaction, op: RunWrite) -> tuple[int, int]:
+    row = transaction.execute(_FIND, (op.tenant, op.run_id)).fetchone()
+    if row is None:
+        raise LeaseLost(f"run {op.run_id} does not exist any more")
+    transaction.runs.keep(op.tenant, op.run_id, *row)
+    seq, form = row
+    return seq, form
+
+
+def _patch_values(op: RunWrite) -> tuple[object, ...]:
+    # A complete answer of the model is progress: takeovers are counted anew from there.
+    progress = bool(op.steps)
+    if (patch := op.patch) is None:
+        return None, None, None, progress
+    usage = None if patch.usage is None else encode(patch.usage)
+    return patch.step, patch.attempt, usage, progress
+
+
+def _not_written(transaction: Transaction, op: RunWrite, run: int) -> Written:
     """Tell a repeated write, whose first attempt was committed, from one that must be refused."""
+    transaction.runs.forget(op.tenant, op.run_id)
     row = transaction.execute(_WHERE_IT_STANDS, (op.tenant, op.run_id)).fetchone()
-    if row is None or row[0] != op.fence:
-        raise LeaseLost(f"run {op.run_id} is not owned under fence {op.fence}")
-    _, owner, state, last = row
+    if row is None:
+        raise LeaseLost(f"run {op.run_id} does not exist any more")
+    seq, fence, owner, state, last = row
+    if seq != run:
+        # The run was deleted and its id used again since the row id was kept.
+        return write_run(op, transaction)
+    if fence != op.fence:
+        raise LeaseLost(f"run {op.run_id} is owned under fence {fence}, not {op.fence}")
+    chunks = op.chunks
     if not owner:
         if op.park is not None and state == "suspended" and last == op.park.chunks.last:
             return _PARKED
-        stored = op.chunks is None or last == op.chunks.last
-        if op.end is not None and state == op.end.state and stored:
+        if op.end is not None and state == op.end.state and (chunks is None or chunks.last == last):
             return _WRITTEN
         raise LeaseLost(f"run {op.run_id} has no owner any more")
-    assert op.chunks is not None  # without chunks the fence is all that is asked
-    if op.chunks.last <= last:
+    if chunks is not None and chunks.last <= last:
         return _WRITTEN
-    raise ValueError(f"chunks from {op.chunks.first} do not follow {last}, the last of run {op.run_id}")
+    first = 0 if chunks is None else chunks.first
+    raise ValueError(f"chunks from {first} do not follow {last}, the last of run {op.run_id}")
 
 
 def _open(transaction: Transaction, op: RunWrite, run: int, form: int) -> bool:
@@ -225,6 +241,7 @@ def _park(transaction: Transaction, op: RunWrite, park: Park, run: int, last: in
         (tail.last, park.finish_reason, park.stop_cause, park.executed_ms, run, op.tenant, op.fence),
     ).rowcount
     if parked:
+        transaction.runs.forget(op.tenant, op.run_id)
         chunks = tail if chunks is None else ChunkRow(chunks.first, tail.last, chunks.data + tail.data)
     if chunks is not None:
         transaction.chunks.append((run, chunks.first, chunks.last, chunks.data))
@@ -246,6 +263,7 @@ def _end(transaction: Transaction, op: RunWrite, end: End, run: int) -> None:
             op.fence,
         ),
     )
+    transaction.runs.forget(op.tenant, op.run_id)
     # The owner closes what it opened. Should it forget one, nobody may be asked about a dead run.
     transaction.execute(_CLOSE_REST, (run,))
 

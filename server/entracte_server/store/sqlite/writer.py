@@ -21,9 +21,35 @@ T = TypeVar("T")
 MAX_GROUP = 512
 """Operations in one transaction at most, so that no caller waits for an endless one."""
 
+MAX_KNOWN_RUNS = 4096
+
 _log = logging.getLogger(__name__)
 
 _INSERT_CHUNKS = "INSERT INTO chunks (run, first, last, data) VALUES (?, ?, ?, ?)"
+
+
+class KnownRuns:
+    """Row ids and record formats of the runs that are being written, to spare finding them again.
+
+    Only a hint: a rolled back transaction or a deletion makes an entry wrong, so statements that use
+    it name tenant and run id as well.
+    """
+
+    __slots__ = ("_rows",)
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def find(self, tenant: str, run_id: str) -> tuple[int, int] | None:
+        return self._rows.get((tenant, run_id))
+
+    def keep(self, tenant: str, run_id: str, seq: int, form: int) -> None:
+        if len(self._rows) >= MAX_KNOWN_RUNS:
+            self._rows.clear()
+        self._rows[tenant, run_id] = (seq, form)
+
+    def forget(self, tenant: str, run_id: str) -> None:
+        self._rows.pop((tenant, run_id), None)
 
 
 class Transaction:
@@ -33,11 +59,12 @@ class Transaction:
     the group or when `flush` is called. `now` is in milliseconds since the epoch.
     """
 
-    __slots__ = ("chunks", "cursor", "execute", "now")
+    __slots__ = ("chunks", "cursor", "execute", "now", "runs")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, runs: KnownRuns) -> None:
         self.cursor = connection.cursor()
         self.execute = self.cursor.execute
+        self.runs = runs
         self.chunks: list[tuple[int, int, int, bytes]] = []
         self.now = int(time.time() * 1000)
 
@@ -64,7 +91,9 @@ class _Dirty(Exception):
     """An operation failed half-way: the group has to be done again, one savepoint for each."""
 
 
-def commit(operations: Sequence[Operation[Any]], connection: sqlite3.Connection) -> list[Any]:
+def commit(
+    operations: Sequence[Operation[Any]], runs: KnownRuns, connection: sqlite3.Connection
+) -> list[Any]:
     """Run a group in one transaction: for each operation what it returned, or `Failed`.
 
     An operation that raises changes nothing and does not disturb the others. When the transaction
@@ -72,9 +101,9 @@ def commit(operations: Sequence[Operation[Any]], connection: sqlite3.Connection)
     """
     try:
         try:
-            return _run(connection, operations, _all_at_once)
+            return _run(connection, operations, runs, _all_at_once)
         except _Dirty:
-            return _run(connection, operations, _one_by_one)
+            return _run(connection, operations, runs, _one_by_one)
     except Exception as error:
         failure = unavailable(error) if isinstance(error, sqlite3.Error) else None
         if failure is None:
@@ -86,13 +115,15 @@ def commit(operations: Sequence[Operation[Any]], connection: sqlite3.Connection)
         return [Failed(failure) for _ in operations]
 
 
-Runner = Callable[[sqlite3.Connection, Sequence[Operation[Any]]], list[Any]]
+Runner = Callable[[sqlite3.Connection, Sequence[Operation[Any]], KnownRuns], list[Any]]
 
 
-def _run(connection: sqlite3.Connection, operations: Sequence[Operation[Any]], runner: Runner) -> list[Any]:
+def _run(
+    connection: sqlite3.Connection, operations: Sequence[Operation[Any]], runs: KnownRuns, runner: Runner
+) -> list[Any]:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        outcomes = runner(connection, operations)
+        outcomes = runner(connection, operations, runs)
         connection.execute("COMMIT")
     finally:
         # Some failures (disk full, I/O) end the transaction by themselves.
@@ -101,11 +132,13 @@ def _run(connection: sqlite3.Connection, operations: Sequence[Operation[Any]], r
     return outcomes
 
 
-def _all_at_once(connection: sqlite3.Connection, operations: Sequence[Operation[Any]]) -> list[Any]:
+def _all_at_once(
+    connection: sqlite3.Connection, operations: Sequence[Operation[Any]], runs: KnownRuns
+) -> list[Any]:
     """Without savepoints, which would cost a third more: operations check before they write, so
     one that is refused leaves nothing behind. One that fails after it wrote makes the group start over.
     """
-    transaction = Transaction(connection)
+    transaction = Transaction(connection, runs)
     outcomes: list[Any] = []
     for operation in operations:
         changes, chunks = connection.total_changes, len(transaction.chunks)
@@ -123,10 +156,12 @@ def _all_at_once(connection: sqlite3.Connection, operations: Sequence[Operation[
     return outcomes
 
 
-def _one_by_one(connection: sqlite3.Connection, operations: Sequence[Operation[Any]]) -> list[Any]:
+def _one_by_one(
+    connection: sqlite3.Connection, operations: Sequence[Operation[Any]], runs: KnownRuns
+) -> list[Any]:
     outcomes: list[Any] = []
     for operation in operations:
-        transaction = Transaction(connection)
+        transaction = Transaction(connection, runs)
         connection.execute("SAVEPOINT operation")
         try:
             outcome = operation(transaction)
@@ -155,6 +190,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Operation[Any], asyncio.Future[Any]]] = deque()
         self._wake: asyncio.Future[None] | None = None
+        self._runs = KnownRuns()
         self._closing = False
         self._task = self._loop.create_task(self._work(), name="sqlite-writer")
 
@@ -190,7 +226,7 @@ class Writer:
             while await self._something():
                 group = [self._queue.popleft() for _ in range(min(MAX_GROUP, len(self._queue)))]
                 operations = [operation for operation, _ in group]
-                outcomes = await self._database.call(partial(commit, operations))
+                outcomes = await self._database.call(partial(commit, operations, self._runs))
                 for (_, future), outcome in zip(group, outcomes, strict=True):
                     if future.done():
                         continue

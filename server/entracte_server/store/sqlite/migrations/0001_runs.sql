@@ -130,4 +130,5 @@ CREATE TABLE chunks (
     last INTEGER NOT NULL,
     data BLOB NOT NULL
 );
-CREATE UNIQUE INDEX chunks_of_run ON chunks (run, last);
+-- Not declared unique, which costs a second search: appending checks the run's last sequence.
+CREATE INDEX chunks_of_run ON chunks (run, last);
