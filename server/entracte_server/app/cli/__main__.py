@@ -1,0 +1,5 @@
+"""`python -m entracte_server.app.cli`."""
+
+from entracte_server.app.cli import main
+
+main()
