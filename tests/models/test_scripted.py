@@ -59,7 +59,7 @@ async def test_steps_in_order_and_the_last_again() -> None:
 
 
 async def test_the_transcript_tells_the_step() -> None:
-    steps = [[ASKS], [{"text": "b"}], [{"text": "c"}]]
+    steps: list[Any] = [[ASKS], [{"text": "b"}], [{"text": "c"}]]
     for answers, expected in [(2, "c"), (0, ""), (1, "b"), (1, "b"), (7, "c")]:
         # A new object each time: nothing of the position is in the object.
         assert (await ask(scripted(steps, position="transcript"), after(answers))).text == expected
