@@ -51,7 +51,10 @@ _CLAIM = (
     "WHERE tenant = ? AND pending_call_id = ? AND state = 'open' "
     "AND (claimed_by = '' OR claimed_by = ? OR claimed_until <= ?)"
 )
-_TREE = "SELECT seq FROM runs WHERE tenant = ? AND (run_id = ? OR root_run_id = ?)"
+_TREE = (
+    "SELECT seq FROM runs WHERE tenant = ? AND run_id = ? "
+    "UNION SELECT seq FROM runs INDEXED BY runs_of_tree WHERE tenant = ? AND root_run_id = ?"
+)
 _DELETE = (
     "DELETE FROM chunks WHERE run = ?",
     "DELETE FROM steps WHERE run = ?",
@@ -101,7 +104,7 @@ def decide(op: Decide, transaction: Transaction) -> Decided:
         seq, run = _run(transaction, decision.tenant, decision.run_id)
     call = op.started if taken is not None and op.started is not None else op.call
     upsert_call(transaction, call, seq, run.format)
-    stored = insert_decision(transaction, decision, seq, run.format, run.last_sequence)
+    stored = insert_decision(transaction, decision.tenant, decision, seq, run.format, run.last_sequence)
     record(transaction, op.request, decision.run_id, decision.decision_id)
     return Decided(run, stored, took=taken is not None)
 
@@ -179,7 +182,7 @@ def delete_run(
     if not (run.state in TERMINAL or (force and run.state == "suspended")):
         raise Refused("not-finished", run=run)
     transaction.flush()
-    for (seq,) in transaction.execute(_TREE, (tenant, run_id, run_id)).fetchall():
+    for (seq,) in transaction.execute(_TREE, (tenant, run_id, tenant, run_id)).fetchall():
         for statement in _DELETE:
             transaction.execute(statement, (seq,))
     record(transaction, request, run_id)

@@ -51,7 +51,7 @@ class DatabaseInUse(StoreUnavailable):
 def unavailable(error: sqlite3.Error) -> StoreUnavailable | None:
     """What callers are told when it is the database that failed; None when it is our statement."""
     if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
-        return StoreUnavailable(f"the database cannot do it now: {error}")
+        return StoreUnavailable(f"the database failed: {error}")
     return None
 
 
@@ -111,7 +111,10 @@ class Database:
         )
         # aiosqlite's thread would keep a process alive that ends without closing the store.
         connection._thread.daemon = True
-        await connection
+        try:
+            await connection
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"cannot open {path}: {error}") from error
         database = cls(connection, connection._conn)
         pragmas = (*_COMMON_PRAGMAS, *(_WRITER_PRAGMAS if writable else _READER_PRAGMAS))
         try:
@@ -153,3 +156,6 @@ class Database:
 def _configure(raw: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:
     for pragma in pragmas:
         raw.execute(pragma).fetchall()
+    mode = raw.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode != "wal":
+        raise StoreUnavailable(f"the file system does not support SQLite's write-ahead log (got {mode})")

@@ -24,6 +24,18 @@ from entracte_server.store.sqlite.codec import (
 from entracte_server.store.sqlite.cursors import Cursors
 from entracte_server.store.sqlite.reads import one_moment
 
+# Index and conditions are filled in. The index is named because without statistics, which nobody keeps
+# up to date here, the planner's guess between two of them is often the wrong one.
+_RUNS = f"SELECT {RUN_COLUMNS} FROM runs INDEXED BY {{}} WHERE {{}} ORDER BY seq DESC LIMIT ?"
+_PENDING = (
+    f"SELECT {PENDING_COLUMNS} FROM pending_calls p INDEXED BY {{}} CROSS JOIN runs r ON r.seq = p.run "
+    "WHERE {} ORDER BY p.seq LIMIT ?"
+)
+_DECISIONS = (
+    f"SELECT {DECISION_COLUMNS} FROM decisions d INDEXED BY {{}} CROSS JOIN runs r ON r.seq = d.run "
+    "WHERE {} ORDER BY d.seq DESC LIMIT ?"
+)
+
 _MAX_ROW = 2**63 - 1
 _seq = itemgetter(0)
 
@@ -65,7 +77,7 @@ def list_runs(
         if where.states and not where.thread_id and TERMINAL.isdisjoint(where.states):
             # The few that live are found by their state, one state after the other.
             conditions.add("finish_time = 0 AND state = ?")
-            sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE {conditions.text()} ORDER BY seq DESC LIMIT ?"
+            sql = _RUNS.format("runs_live", conditions.text())
             parts = [
                 db.execute(sql, (*conditions.values, state, limit + 1)).fetchall()
                 for state in dict.fromkeys(where.states)
@@ -75,7 +87,8 @@ def list_runs(
             if where.states:
                 marks = ", ".join("?" * len(where.states))
                 conditions.add(f"state IN ({marks})", *where.states)
-            sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE {conditions.text()} ORDER BY seq DESC LIMIT ?"
+            index = "runs_of_thread" if where.thread_id else "runs_of_tenant"
+            sql = _RUNS.format(index, conditions.text())
             rows = db.execute(sql, (*conditions.values, limit + 1)).fetchall()
     rows, more = _page(rows, limit)
     return [run_row(row) for row in rows], "" if more is None else cursors.seal("runs", tenant, more)
@@ -102,10 +115,8 @@ def list_pending(
         if value:
             conditions.add(column, value)
     conditions.add("p.state = ?")
-    sql = (
-        f"SELECT {PENDING_COLUMNS} FROM pending_calls p JOIN runs r ON r.seq = p.run "
-        f"WHERE {conditions.text()} ORDER BY p.seq LIMIT ?"
-    )
+    index = "pending_calls_of_run" if where.run_id else "pending_calls_of_tenant"
+    sql = _PENDING.format(index, conditions.text())
     states = ("open", "decided") if where.include_decided else ("open",)
     with one_moment(connection) as db:
         parts = [db.execute(sql, (*conditions.values, state, limit + 1)).fetchall() for state in states]
@@ -142,10 +153,8 @@ def list_decisions(
         )
     if where.principal:
         conditions.add("d.principal = ?", where.principal)
-    sql = (
-        f"SELECT {DECISION_COLUMNS} FROM decisions d JOIN runs r ON r.seq = d.run "
-        f"WHERE {conditions.text()} ORDER BY d.seq DESC LIMIT ?"
-    )
+    index = "decisions_of_run" if where.run_id or where.pending_call_id else "decisions_of_tenant"
+    sql = _DECISIONS.format(index, conditions.text())
     rows, more = _page(connection.execute(sql, (*conditions.values, limit + 1)).fetchall(), limit)
     return [decision_row(row) for row in rows], (
         "" if more is None else cursors.seal("decisions", tenant, more)

@@ -143,7 +143,7 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
     for decision in op.closed:
         settle = (decision.decision_id, op.tenant, decision.pending_call_id, run)
         if execute(_SETTLE, settle).rowcount:
-            insert_decision(transaction, decision, run, form, decision.sequence or before)
+            insert_decision(transaction, op.tenant, decision, run, form, decision.sequence or before)
     for call in op.calls:
         upsert_call(transaction, call, run, form)
     for step in op.steps:
@@ -274,14 +274,14 @@ def upsert_call(transaction: Transaction, call: CallRow, run: int, form: int) ->
 
 
 def insert_decision(
-    transaction: Transaction, decision: DecisionRow, run: int, form: int, sequence: int
+    transaction: Transaction, tenant: str, decision: DecisionRow, run: int, form: int, sequence: int
 ) -> DecisionRow:
     """Add a decision, at `sequence` of its run; the decision as it is stored."""
     stored = replace(decision, sequence=sequence)
     transaction.execute(
         _INSERT_DECISION,
         (
-            stored.tenant,
+            tenant,
             stored.decision_id,
             run,
             stored.call_id,

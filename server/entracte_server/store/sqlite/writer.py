@@ -135,8 +135,8 @@ def _run(
 def _all_at_once(
     connection: sqlite3.Connection, operations: Sequence[Operation[Any]], runs: KnownRuns
 ) -> list[Any]:
-    """Without savepoints, which would cost a third more: operations check before they write, so
-    one that is refused leaves nothing behind. One that fails after it wrote makes the group start over.
+    """Without savepoints, which cost more than they save: operations check before they write, so one
+    that is refused leaves nothing behind. One that fails after it wrote makes the group start over.
     """
     transaction = Transaction(connection, runs)
     outcomes: list[Any] = []
@@ -146,8 +146,10 @@ def _all_at_once(
             outcomes.append(operation(transaction))
         except Exception as error:
             clean = connection.total_changes == changes and len(transaction.chunks) == chunks
-            if not (clean and isinstance(error, StoreError)):
+            if not clean or isinstance(error, sqlite3.Error):
                 raise _Dirty from error
+            if not isinstance(error, StoreError):
+                _log.error("an operation failed", exc_info=error)
             outcomes.append(Failed(error))
     try:
         transaction.flush()
