@@ -7,7 +7,6 @@ an approval, a refusal, and a server that is killed in the middle and goes on wh
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -45,8 +44,9 @@ def show_call(call: PendingCall) -> None:
     say("QUESTION", f"{asked.get('question', call.args_json)}{choices}")
 
 
-async def show(stream: RunStream, on_text: Callable[[int], Awaitable[None]] | None = None) -> None:
-    """Print the chunks of a run as they come. `on_text` is told how many pieces of text there were."""
+async def show(stream: RunStream, on_text: Callable[[int], Awaitable[bool]] | None = None) -> None:
+    """Print the chunks of a run as they come. `on_text` is told how many pieces of text there were,
+    and tells whether it ended the line."""
     pieces = 0
     line_open = False
 
@@ -63,8 +63,8 @@ async def show(stream: RunStream, on_text: Callable[[int], Awaitable[None]] | No
                 line_open = True
             print(chunk.text, end="", flush=True)
             pieces += 1
-            if on_text is not None:
-                await on_text(pieces)
+            if on_text is not None and await on_text(pieces):
+                line_open = False
             continue
         end_line()
         if chunk.type == "step-start" and chunk.attempt > 1:
@@ -100,7 +100,7 @@ async def play(client: Client, server: ServerProcess) -> None:
         decide: Decide,
         *,
         before: Callable[[PendingCall], Awaitable[None]] | None = None,
-        on_text: Callable[[int], Awaitable[None]] | None = None,
+        on_text: Callable[[int], Awaitable[bool]] | None = None,
     ) -> None:
         print()
         say("you", text)
@@ -143,10 +143,12 @@ async def play(client: Client, server: ServerProcess) -> None:
             killed = True
             await restart(server, "while the run waits for approval")
 
-    async def crash_while_streaming(pieces: int) -> None:
-        if pieces == 4:
-            print()
-            await restart(server, "in the middle of a sentence")
+    async def crash_while_streaming(pieces: int) -> bool:
+        if pieces != 4:
+            return False
+        print()
+        await restart(server, "in the middle of a sentence")
+        return True
 
     await converse("My kettle arrived broken, I want my money back.", agree, before=crash_while_parked)
     await converse("Refund order 8 too, please.", refuse)
@@ -155,7 +157,10 @@ async def play(client: Client, server: ServerProcess) -> None:
 
     print("\nWhat was decided, by whom:")
     async for decision in client.inbox.decisions():
-        say(str(decision.verb), f"{decision.tool_name} {decision.args_json} by {decision.principal}")
+        why = decision.comment or decision.reason
+        say(
+            str(decision.verb), f"{decision.tool_name}, by {decision.principal}" + (f": {why}" if why else "")
+        )
 
 
 async def without_terminal() -> None:
@@ -178,11 +183,10 @@ async def with_terminal() -> int:
     async with server:
         print(f"A server (pid {server.pid}) on {server.address}, log in {server.log}.")
         print(f"The model is {model_line()}.", flush=True)
-        entracte = Path(sys.executable).with_name("entracte")
-        chat = await asyncio.to_thread(
-            subprocess.run, [entracte, "chat", "support", "--address", server.address], check=False
+        chat = await asyncio.create_subprocess_exec(
+            Path(sys.executable).with_name("entracte"), "chat", "support", "--address", server.address
         )
-        return chat.returncode
+        return await chat.wait()
 
 
 def main() -> int:
