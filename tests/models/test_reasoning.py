@@ -12,8 +12,8 @@ from entracte_server.domain.messages import Message, ReasoningPart, TextPart
 from entracte_server.models import ProviderSettings
 from entracte_server.models.openai_request import chat_messages
 from entracte_server.models.reasoning import ThinkTags
+from tests.models.answers import STOP, assemble
 from tests.models.support import Outcome, choice, text
-from tests.models.test_assembler import STOP, assemble
 
 ROUTER = ProviderSettings("router", base_url="http://x", reasoning_back="reasoning_details")
 

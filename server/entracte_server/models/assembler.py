@@ -12,25 +12,15 @@ from typing import Any
 import msgspec
 
 from entracte_server.domain import json_text
-from entracte_server.domain.chunks import (
-    Raw,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningSignature,
-    ReasoningStart,
-    RedactedReasoning,
-    TextDelta,
-    TextEnd,
-    TextStart,
-)
+from entracte_server.domain.chunks import Raw
 from entracte_server.domain.results import RunError, Usage
 from entracte_server.models.base import ModelError, ModelEvent, ModelFinish
+from entracte_server.models.blocks import Blocks
 from entracte_server.models.call_assembler import CallAssembler
 from entracte_server.models.extras import Extras
 from entracte_server.models.plain_delta import decode_plain
 from entracte_server.models.provider_errors import clean, provider_error
 from entracte_server.models.provider_words import finish_reason, read_usage
-from entracte_server.models.reasoning import ReasoningDetails, ThinkTags
 from entracte_server.models.surrogates import SurrogateJoiner
 from entracte_server.models.tool_calls import scrub_json
 
@@ -38,8 +28,6 @@ from entracte_server.models.tool_calls import scrub_json
 _PLAIN_MISSES = 16
 
 _decode = msgspec.json.Decoder().decode
-_TEXT = "text"
-_REASONING = "reasoning"
 
 
 class AnswerAssembler:
@@ -66,23 +54,16 @@ class AnswerAssembler:
     ) -> None:
         self._events: list[ModelEvent] = []
         self._include_raw = include_raw
-        self._think_tags = ThinkTags() if think_tags else None
         self._finish_optional = finish_optional
         self._secrets = secrets
-        self._joiner = SurrogateJoiner()
+        joiner = SurrogateJoiner()
         self._halves = False
         self._plain = False
-        self._plain_misses_left = 0 if include_raw or think_tags else _PLAIN_MISSES
-        self._calls = CallAssembler(reserved_ids, self._joiner)
+        self._plain_misses_left = 0 if include_raw else _PLAIN_MISSES
+        self._blocks = Blocks(joiner, think_tags=think_tags)
+        self._calls = CallAssembler(reserved_ids, joiner)
         self._extras = Extras()
         self._choice: object = None
-        self._block = ""
-        self._block_id = ""
-        self._texts = 0
-        self._reasonings = 0
-        self._reasoning_size = 0
-        self._details: ReasoningDetails | None = None
-        self._plain_reasoning = False
         self._seen_delta = False
         self._seen_choice = False
         self._refusal: list[str] = []
@@ -135,13 +116,13 @@ class AnswerAssembler:
         if not isinstance(chunk, dict):
             self._unexpected(chunk)
         else:
-            self._halves = True
+            self._expect_halves()
             self._chunk(chunk, "", data)
             self.done = True
 
     def close(self) -> None:
         """Ends the open block, when the answer fails in the middle."""
-        self._open("")
+        self._blocks.close(self._events)
 
     def end(
         self, *, whole: bool = True, headers: Mapping[str, str] | None = None, warnings: tuple[str, ...] = ()
@@ -158,14 +139,11 @@ class AnswerAssembler:
                 raise ModelError(RunError("empty_stream", "the model's answer was empty", retryable=True))
             message = "the model's answer broke off without a finish reason"
             raise ModelError(RunError("cut", message, retryable=True))
-        if self._think_tags is not None:
-            for thinking, text in self._think_tags.flush():
-                self._show(_REASONING if thinking else _TEXT, text)
+        self._blocks.finish(self._events)
         reason = finish_reason(self._finish_word or ("tool_calls" if self._calls else "stop"))
-        self.close()
         if self._finish_word.lower() == "error":
             raise ModelError(RunError("provider_error", "the provider ended the answer with an error"))
-        if reason == "content-filter" and not self._texts and not self._calls:
+        if reason == "content-filter" and not self._blocks.texts and not self._calls:
             raise ModelError(RunError("content_filter", "the provider's content filter blocked the answer"))
         self._calls.finish(self._events)
         self._extras.finish(self._events)
@@ -200,13 +178,11 @@ class AnswerAssembler:
             return False
         reasoning = delta.reasoning_content or delta.reasoning
         if reasoning:
-            self._reasoning(reasoning, None)
+            self._blocks.reason(reasoning, self._events)
         if delta.content:
-            if self._block != _TEXT:
-                self._open(_TEXT)
-            self._events.append(TextDelta(self._block_id, delta.content))
+            self._blocks.write(delta.content, self._events)
         if calls:
-            self._open("")
+            self._blocks.close(self._events)
             self._calls.extend(calls, self._events)
         return True
 
@@ -214,7 +190,7 @@ class AnswerAssembler:
         chunk = read_json(data)
         if isinstance(chunk, dict):
             # What msgspec refuses and json accepts are, first of all, halves of surrogate pairs.
-            self._halves = True
+            self._expect_halves()
             return self._chunk(chunk, name, data)
         if chunk is not None:
             return self._unexpected(chunk)
@@ -225,6 +201,9 @@ class AnswerAssembler:
             return False
         message = f"the provider sent a record that is not JSON: {text[:500]}"
         raise provider_error(message, retryable=False, secrets=self._secrets)
+
+    def _expect_halves(self) -> None:
+        self._halves = self._blocks.halves = True
 
     def _unexpected(self, value: Any) -> bool:
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
@@ -286,7 +265,7 @@ class AnswerAssembler:
         if not self._seen_choice:
             self._seen_choice = True
             self._choice = index
-        elif index == 0 and self._choice != 0 and not self._texts and not self._calls:
+        elif index == 0 and self._choice != 0 and not self._blocks.texts and not self._calls:
             self._choice = 0
         return bool(index == self._choice)
 
@@ -305,40 +284,41 @@ class AnswerAssembler:
     def _delta(self, delta: Any, *, whole: bool = False) -> None:
         if type(delta) is not dict:
             return
+        blocks, events = self._blocks, self._events
         content = delta.get("content")
         if len(delta) == 1 and type(content) is str:
-            if content:
-                self._text(content)
+            blocks.write(content, events)
             return
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+        if reasoning and isinstance(reasoning, str):
+            blocks.reason(reasoning, events)
         details = delta.get("reasoning_details")
-        if reasoning or details:
-            self._reasoning(reasoning, details)
+        if details and isinstance(details, list):
+            blocks.reason_in_detail(details, events)
         if content:
             if type(content) is str:
-                self._text(content)
+                blocks.write(content, events)
             elif type(content) is list:
                 self._content_parts(content)
         refusal = delta.get("refusal")
         if refusal and isinstance(refusal, str):
-            shown = self._show(_TEXT, refusal)
-            self._refusal.append(shown)
+            self._refusal.append(blocks.say(refusal, events))
         calls = delta.get("tool_calls")
         if calls:
-            self._open("")
-            self._calls.add(calls, self._events, whole=whole)
+            blocks.close(events)
+            self._calls.add(calls, events, whole=whole)
         function = delta.get("function_call")
         if function and isinstance(function, dict) and (function.get("name") or function.get("arguments")):
-            self._open("")
-            self._calls.add([{"index": "function_call", "function": function}], self._events)
-        transcript = self._extras.delta(delta, self._events)
+            blocks.close(events)
+            self._calls.add([{"index": "function_call", "function": function}], events)
+        transcript = self._extras.delta(delta, events)
         if transcript:
-            self._show(_TEXT, transcript)
+            blocks.say(transcript, events)
 
     def _content_parts(self, parts: list[Any]) -> None:
         for part in parts:
             if isinstance(part, str):
-                self._text(part)
+                self._blocks.write(part, self._events)
                 continue
             if not isinstance(part, dict):
                 continue
@@ -349,94 +329,11 @@ class AnswerAssembler:
                 for piece in inner:
                     piece = piece.get("text") if isinstance(piece, dict) else piece
                     if isinstance(piece, str):
-                        self._show(_REASONING, piece)
+                        self._blocks.reason(piece, self._events)
             elif text and isinstance(text, str):
-                self._text(text)
+                self._blocks.write(text, self._events)
             else:
                 self._extras.part(part, self._events)
-
-    def _text(self, text: str) -> None:
-        if self._think_tags is not None:
-            for thinking, piece in self._think_tags.feed(text):
-                self._show(_REASONING if thinking else _TEXT, piece)
-        elif self._block == _TEXT and not self._halves:
-            self._events.append(TextDelta(self._block_id, text))
-        else:
-            self._show(_TEXT, text)
-
-    def _show(self, block: str, text: str) -> str:
-        """Adds to a block, opening it if another is open; the text without halves of pairs."""
-        if self._halves and text:
-            text = self._joiner.join(block, text)
-        if not text:
-            return text
-        if self._block != block:
-            self._open(block)
-        if block == _TEXT:
-            self._events.append(TextDelta(self._block_id, text))
-        else:
-            self._reasoning_size += len(text)
-            self._events.append(ReasoningDelta(self._block_id, text))
-        return text
-
-    def _open(self, block: str) -> None:
-        if self._block == block:
-            return
-        if self._block:
-            left = self._joiner.flush(self._block)
-            if left:
-                delta = TextDelta if self._block == _TEXT else ReasoningDelta
-                self._events.append(delta(self._block_id, left))
-        if self._block == _TEXT:
-            self._events.append(TextEnd(self._block_id))
-        elif self._block == _REASONING:
-            metadata = self._details.metadata(self._reasoning_size) if self._details else None
-            self._events.append(ReasoningEnd(self._block_id, metadata))
-            self._details = None
-        self._block = block
-        if block == _TEXT:
-            self._block_id = f"t{self._texts}"
-            self._texts += 1
-            self._events.append(TextStart(self._block_id))
-        elif block == _REASONING:
-            self._block_id = f"r{self._reasonings}"
-            self._reasonings += 1
-            self._reasoning_size = 0
-            self._events.append(ReasoningStart(self._block_id))
-
-    def _reasoning(self, text: Any, details: Any) -> None:
-        if text and isinstance(text, str):
-            self._plain_reasoning = True
-            self._show(_REASONING, text)
-        if not isinstance(details, list):
-            return
-        for piece in self._details_of(details):
-            if not self._plain_reasoning:
-                shown = piece.get("text") or piece.get("summary")
-                if isinstance(shown, str):
-                    self._show(_REASONING, shown)
-            signature = piece.get("signature")
-            if signature and isinstance(signature, str):
-                self._events.append(ReasoningSignature(self._block_id, json_text.scrub(signature)))
-            data = piece.get("data")
-            if data and isinstance(data, str):
-                self._events.append(RedactedReasoning(self._block_id, json_text.scrub(data)))
-
-    def _details_of(self, details: list[Any]) -> list[dict[str, Any]]:
-        """The records among `details` that say anything, kept with the reasoning block they are of."""
-        pieces = [
-            piece
-            for piece in details
-            if isinstance(piece, dict)
-            and (piece.get("text") or piece.get("summary") or piece.get("signature") or piece.get("data"))
-        ]
-        if pieces:
-            self._open(_REASONING)
-            if self._details is None:
-                self._details = ReasoningDetails()
-            for piece in pieces:
-                self._details.add(piece)
-        return pieces
 
 
 def _choice_zero(choices: list[Any]) -> Any:

@@ -8,6 +8,7 @@ import msgspec
 
 from entracte_server.domain.data import Data
 from entracte_server.models.base import Model
+from entracte_server.models.scripted import ScriptedModel
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -161,6 +162,20 @@ class Providers:
             model = OpenAIChatModel(model_name, settings, lambda: self._client(settings))
             self._models[name] = model
         return model
+
+    def warm_up(self) -> None:
+        """Loads the client library and opens the clients of the models that were resolved, so that
+        the first run does not wait for it (about a second)."""
+        for name in list(self._models):
+            provider = name.partition("/")[0]
+            if provider in self._settings and not isinstance(self._models[name], ScriptedModel):
+                self._client(self._settings[provider])
+
+    async def load(self) -> None:
+        """Imports what calls need, in a thread. Without it the first call does, and is a second late."""
+        from entracte_server.models.openai_chat import load_openai
+
+        await load_openai()
 
     async def aclose(self) -> None:
         """Closes all connections. The models cannot be used afterwards."""
