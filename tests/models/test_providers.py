@@ -91,6 +91,33 @@ async def test_no_key_where_none_is_needed(provider: FakeProvider) -> None:
     await providers.aclose()
 
 
+async def test_what_is_for_openai_goes_to_nobody_else(
+    provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "for-openai-1")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "project-1")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gate: secret-2\nX-Both: env\nAuthorization: secret-3")
+    provider.say(ANSWER)
+    both = {"X-Both": "mine"}
+    providers = Providers(
+        [
+            ProviderSettings("acme", base_url=provider.url, api_key="for-acme-1", headers=both),
+            ProviderSettings("openai", base_url=provider.url),
+        ]
+    )
+    await ask(providers.resolve("acme/m"))
+    await ask(providers.resolve("openai/m"))
+    await providers.aclose()
+    to_acme, to_openai = (request.headers for request in provider.requests)
+    for secret in ("for-openai-1", "org-1", "project-1", "secret-2", "secret-3"):
+        assert secret not in str(to_acme)
+    for secret in ("org-1", "project-1", "secret-2", "secret-3"):
+        assert secret in str(to_openai)
+    assert to_acme["authorization"] == "Bearer for-acme-1"
+    assert to_acme["x-both"] == "mine"
+
+
 async def test_models_of_a_provider_share_its_connections(provider: FakeProvider) -> None:
     provider.say(ANSWER)
     providers = Providers([ProviderSettings("acme", base_url=provider.url, api_key="k-1234567")])

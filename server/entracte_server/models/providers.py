@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
@@ -23,6 +23,8 @@ PATIENCE = 5.0
 
 # Open streams are bounded by the engine; a second bound here would only make calls wait unseen.
 _MAX_CONNECTIONS = 100_000
+
+_OPENAI_HEADERS = "OPENAI_CUSTOM_HEADERS"
 
 
 class MissingApiKey(ValueError):
@@ -208,10 +210,19 @@ def open_client(settings: ProviderSettings) -> "AsyncOpenAI":
     )
     # Silence is bounded by the stream itself, which can tell a keep-alive from an answer.
     timeout = httpx2.Timeout(None, connect=settings.connect_timeout)
+    headers: dict[str, object] = {**settings.headers}
+    if settings.name != "openai":
+        # The environment's organization, project and headers are for OpenAI, and for nobody else.
+        theirs = [line.partition(":")[0].strip() for line in os.environ.get(_OPENAI_HEADERS, "").splitlines()]
+        for header in ("OpenAI-Organization", "OpenAI-Project", *theirs):
+            if header.lower() == "authorization":
+                headers.setdefault(header, f"Bearer {key}")
+            elif header:
+                headers.setdefault(header, openai.Omit())
     return openai.AsyncOpenAI(
         api_key=key,
         base_url=settings.base_url,
-        default_headers=dict(settings.headers),
+        default_headers=cast("Mapping[str, str]", headers),
         max_retries=0,
         timeout=timeout,
         http_client=openai.DefaultAioHttpClient(limits=limits, timeout=timeout),
