@@ -10,7 +10,7 @@ end is never what limits a measurement. The model's name says what it does:
   the request holds a tool result.
 
 Every event is an HTTP chunk of its own, usage comes with the last one, connections are kept alive. Each
-delta's text ends in MARK, a byte found nowhere else, so that a reader counts deltas with `bytes.count`.
+delta's text ends in MARK, a run of bytes found nowhere else (a single one may stand in a number), so that a reader counts deltas with `bytes.count`.
 
 Run: `python -m bench.mock_backend`; prints `ready PORT`.
 """
@@ -26,7 +26,7 @@ from typing import Any, cast
 
 from bench.loops import run
 
-MARK = "~"
+MARK = "~|~"
 DELTA_TEXT = f" word{MARK}"
 MODELS = ("text-200", "text-200@20", "text-20", "text-5@20", "quiet", "gated-20")  # what the benchmark uses
 TOOL_NAME = "gated"

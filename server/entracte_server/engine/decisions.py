@@ -79,12 +79,29 @@ async def decide(
     verdict: Verdict,
     request: RequestKey | None,
 ) -> Decided:
-    """Decide a pending call. Raises `Refusal`; then nothing was changed."""
-    if request is not None:
-        made = await engine.store.find_request(request)
-        if made is not None:
-            decision = await engine.store.get_decision(tenant, made.decision_id)
-            return Decided(await engine.store.get_run(tenant, made.run_id), decision, made=made)
+    """Decide a pending call. Raises `Refusal`; then nothing was changed.
+
+    A repeated request is recognised by its id. That costs a look only when it would be refused: a
+    first one is never refused for having been decided.
+    """
+    try:
+        return await _decide(engine, tenant, principal, ref, verdict, request)
+    except Refusal:
+        made = await engine.store.find_request(request) if request is not None else None
+        if made is None:
+            raise
+    decision = await engine.store.get_decision(tenant, made.decision_id)
+    return Decided(await engine.store.get_run(tenant, made.run_id), decision, made=made)
+
+
+async def _decide(
+    engine: Engine,
+    tenant: str,
+    principal: str,
+    ref: Ref,
+    verdict: Verdict,
+    request: RequestKey | None,
+) -> Decided:
     run, pending, call = await _find(engine, tenant, ref)
     _check_fits(pending, verdict)
     decision = DecisionRow(

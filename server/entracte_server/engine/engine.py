@@ -6,7 +6,9 @@ even when the caller was cancelled meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -101,6 +103,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._run_tasks: dict[asyncio.Task[Any], RunKey] = {}
         self._timers: dict[RunKey, asyncio.TimerHandle] = {}
+        self._arriving: Counter[RunKey] = Counter()
         self._adopter: asyncio.Task[None] | None = None
         self.draining = False
 
@@ -134,10 +137,15 @@ class Engine:
         return len(self._active)
 
     async def _adopt(self) -> None:
-        rows = await self.store.adopt(self.process_id, active=frozenset(self._active))
+        busy = frozenset(self._active) | frozenset(self._arriving)
+        rows = await self.store.adopt(self.process_id, active=busy)
         for row in rows:
             _log.info("run_adopted", run_id=row.run_id, fence=row.fence)
-            self._spawn(self._resume(row, recovered=True))
+            self._spawn(self._recover(row))
+
+    async def _recover(self, row: RunRow) -> None:
+        with self._coming((row.tenant, row.run_id)):
+            await self._resume(row, recovered=True)
 
     async def _adopt_for_ever(self) -> None:
         while True:
@@ -146,6 +154,18 @@ class Engine:
                 await self._adopt()
             except StoreError as error:
                 _log.warning("adopt_failed", error=str(error))
+
+    @contextmanager
+    def _coming(self, key: RunKey) -> Iterator[None]:
+        """The run may come to be owned here: what looks for runs that nobody executes leaves it
+        alone until its execution is set up."""
+        self._arriving[key] += 1
+        try:
+            yield
+        finally:
+            self._arriving[key] -= 1
+            if not self._arriving[key]:
+                del self._arriving[key]
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task of the engine's own."""
@@ -179,10 +199,6 @@ class Engine:
 
         Raises `Refusal` AGENT_NOT_FOUND, SERVER_DRAINING, and what the store raises.
         """
-        if request.request is not None:
-            made = await self.store.find_request(request.request)
-            if made is not None:
-                return Started(await self.store.get_run(request.tenant, made.run_id), replayed=True)
         if self.draining:
             raise draining()
         agent = self.agent(request.agent_id)
@@ -217,10 +233,12 @@ class Engine:
         )
         spec = RunSpec(request.input, request.options, instructions, message_id)
         row = ChunkRow(1, 2, start + step)
-        created = await self.store.create_run(CreateRun(run, spec, row, request.request))
+        with self._coming((run.tenant, run_id)):
+            created = await self.store.create_run(CreateRun(run, spec, row, request.request))
+            if created.made is None:
+                self._execute(agent, models, Snapshot(run, spec), announced=True)
         if created.made is not None:
             return Started(await self.store.get_run(run.tenant, created.made.run_id), replayed=True)
-        self._execute(agent, models, Snapshot(run, spec), announced=True)
         self.hub.publish((run.tenant, run_id), row, "running")
         return Started(run)
 
@@ -296,6 +314,10 @@ class Engine:
         return await self._protected(self._decide(op))
 
     async def _decide(self, op: Decide) -> Decided:
+        with self._coming((op.decision.tenant, op.decision.run_id)):
+            return await self._decide_and_go_on(op)
+
+    async def _decide_and_go_on(self, op: Decide) -> Decided:
         decided = await self.store.decide(op)
         if decided.made is None:
             self.hub.inbox.changed(op.decision.tenant)
@@ -316,6 +338,10 @@ class Engine:
         return await self._protected(self._cancel(op))
 
     async def _cancel(self, op: Cancel) -> tuple[RunRow, bool]:
+        with self._coming((op.tenant, op.run_id)):
+            return await self._cancel_and_go_on(op)
+
+    async def _cancel_and_go_on(self, op: Cancel) -> tuple[RunRow, bool]:
         cancelled = await self.store.cancel(op)
         key = (op.tenant, op.run_id)
         if cancelled.took:

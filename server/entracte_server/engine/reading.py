@@ -43,11 +43,11 @@ class Reader:
             self._engine.follower_left(self._key)
 
     async def follow(
-        self, run: RunRow | None = None, *, until_finished: bool = False
+        self, run: RunRow, *, until_finished: bool = False, fresh: bool = False
     ) -> AsyncIterator[bytes | KeepAlive]:
-        """Entries of chunks, in order and without gaps, until the run rests. `run` saves a look at
-        its row when the caller has one as of after this reader was made."""
-        run = run or await self._engine.store.get_run(*self._key)
+        """Entries of chunks, in order and without gaps, until the run rests. `run` is its row as of
+        after this reader was made. `fresh`: it was created after that, too, so that all it says
+        comes to this reader by itself."""
         if self._after > run.last_sequence:
             raise Refusal(
                 "SEQUENCE_AHEAD",
@@ -56,7 +56,7 @@ class Reader:
                 last_sequence=str(run.last_sequence),
             )
         state: RunState = run.state
-        stored = run.last_sequence
+        stored = self._after if fresh else run.last_sequence
         while True:
             while self._after < stored:
                 async for entries in self._from_log():

@@ -69,7 +69,7 @@ class AgentService:
             await context.write(pb.StreamResponse(replayed=True))
         await send(
             context,
-            reader.follow(started.run),
+            reader.follow(started.run, fresh=not started.replayed),
             run_id=started.run.run_id,
             reader_timeout=self._engine.settings.reader_timeout,
         )
