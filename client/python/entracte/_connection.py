@@ -4,14 +4,13 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
 from entracte._errors import EntracteError
-from entracte._retry import LONGEST_PAUSE, Backoff, Deadline, may_try_again
+from entracte._retry import Backoff, Deadline, may_try_again
 from entracte._status import error_of
 from entracte._version import __version__
 from entracte.v1 import (
@@ -128,19 +127,19 @@ class Connection:
             self._channel = None
 
     @property
-    def agents(self) -> agent_service_pb2_grpc.AgentServiceAsyncStub:
+    def agents(self) -> "agent_service_pb2_grpc.AgentServiceAsyncStub":
         """The stub of AgentService."""
         self.open()
         return self._agents
 
     @property
-    def runs(self) -> run_service_pb2_grpc.RunServiceAsyncStub:
+    def runs(self) -> "run_service_pb2_grpc.RunServiceAsyncStub":
         """The stub of RunService."""
         self.open()
         return self._runs
 
     @property
-    def inbox(self) -> inbox_service_pb2_grpc.InboxServiceAsyncStub:
+    def inbox(self) -> "inbox_service_pb2_grpc.InboxServiceAsyncStub":
         """The stub of InboxService."""
         self.open()
         return self._inbox
@@ -165,7 +164,7 @@ class Connection:
         deadline = Deadline(within)
         backoff = Backoff(self.reattach_timeout, deadline)
         while True:
-            start = monotonic()
+            backoff.begin()
             call: Any = method(request, timeout=deadline.remaining(), metadata=self.metadata(metadata))
             try:
                 response: Response = await call
@@ -179,9 +178,7 @@ class Connection:
                     raise
                 error, taken = EntracteError("the call was cut off", code="CANCELLED"), False
             if taken:
-                backoff.attached = True
-                if monotonic() - start > LONGEST_PAUSE:
-                    backoff.progress()
+                backoff.answered()
             if not may_try_again(error, backoff.attached) or not (backoff.attached or error.retry_after):
                 raise error
             await backoff.pause(error)

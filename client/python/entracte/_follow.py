@@ -90,11 +90,14 @@ class Follower:
         backoff = Backoff(self._connection.reattach_timeout, self._deadline)
         self.stopped = False
         while not self.is_over():
+            backoff.begin()
             self._call = self._open()
             try:
                 async with aclosing(responses_of(self._call)) as responses:
                     async for response in responses:
-                        backoff.progress()
+                        backoff.answered()
+                        if response.chunks and response.chunks[-1].sequence > self.position:
+                            backoff.progress()
                         for message in response.chunks:
                             chunk = self._accept(message)
                             if chunk is not None:

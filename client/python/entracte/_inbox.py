@@ -120,15 +120,17 @@ class InboxClient:
         while True:
             error: EntracteError
             view.start_over()
+            backoff.begin()
             opened = connection.inbox.WatchPendingCalls(
                 request, timeout=deadline.remaining(), metadata=connection.metadata()
             )
             try:
                 async with aclosing(responses_of(opened)) as responses:
                     async for response in responses:
-                        backoff.progress()
+                        backoff.answered()
                         change = view.change(response)
                         if change is not None:
+                            backoff.progress()
                             yield change
                 error = StreamBroken("the server ended a watch that has no end")
             except EntracteError as failure:

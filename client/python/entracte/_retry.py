@@ -57,10 +57,22 @@ class Backoff:
         self._deadline = deadline
         self._failures = 0
         self._since: float | None = None
+        self._begun = monotonic()
         self.attached = False
 
+    def begin(self) -> None:
+        """An attempt begins."""
+        self._begun = monotonic()
+
+    def answered(self) -> None:
+        """The server answered. That alone is progress only when the attempt has lasted a while, or
+        else one that answers and fails, over and over, would be tried for ever."""
+        self.attached = True
+        if monotonic() - self._begun > LONGEST_PAUSE:
+            self.progress()
+
     def progress(self) -> None:
-        """Something arrived: the count starts again."""
+        """Something new arrived: the count starts again."""
         self.attached = True
         self._failures = 0
         self._since = None
