@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entracte_server.domain.chunks import File, Raw, Source, TextDelta
@@ -187,6 +187,7 @@ def test_half_characters_in_names_and_ids() -> None:
     assert [(call.tool_name, call.tool_call_id) for call in outcome.calls] == [("f\ufffd", "a\ufffd")]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30), st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_any_text_survives_any_reads(content: str, sizes: list[int]) -> None:
     pieces = [content[:7], content[7:9], content[9:]]
@@ -457,6 +458,7 @@ def test_nothing_at_all() -> None:
     assert assemble(b" \n ").kind == "empty_stream"
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1500), st.lists(st.integers(1, 50), min_size=1, max_size=4))
 def test_a_cut_stream_never_passes_for_whole(cut: int, sizes: list[int]) -> None:
     records = [

@@ -63,7 +63,7 @@ async def test_the_request_body_can_be_seen_without_asking(provider: FakeProvide
 
 
 async def test_batches_are_what_arrives(provider: FakeProvider) -> None:
-    provider.say(Answer([sse(text("a", "b"), done=False), 0.1, sse(text("c"), done=False), 0.1, sse([STOP])]))
+    provider.say(Answer([sse(text("a", "b"), done=False), 0.3, sse(text("c"), done=False), 0.3, sse([STOP])]))
     async with model_of(provider) as model:
         outcome = await ask(model)
     assert [len(batch) for batch in outcome.batches] == [3, 1, 2]
@@ -271,9 +271,9 @@ async def test_silence_in_the_middle_of_a_call(provider: FakeProvider) -> None:
 async def test_each_piece_begins_the_limit_anew(provider: FakeProvider) -> None:
     pieces: list[bytes | float] = []
     for _ in range(5):
-        pieces += [sse(text("a"), done=False), 0.2]
+        pieces += [sse(text("a"), done=False), 0.25]
     provider.say(Answer([*pieces, sse([STOP])]))
-    async with model_of(provider, idle_timeout=0.4) as model:
+    async with model_of(provider, idle_timeout=0.8) as model:
         assert (await ask(model)).text == "aaaaa"
 
 
@@ -297,12 +297,12 @@ async def test_the_first_byte_is_bounded(provider: FakeProvider) -> None:
 async def test_keep_alives_extend_the_wait_but_not_for_ever(provider: FakeProvider) -> None:
     ping: list[bytes | float] = [b": ping\n\n", 0.1]
     start: bytes = sse(text("a"), done=False)
-    provider.say(Answer([start, *(ping * 6), sse([STOP])]), Answer([start, *(ping * 100)]))
-    async with model_of(provider, idle_timeout=0.3, patience=1.0) as model:
+    provider.say(Answer([start, *(ping * 8), sse([STOP])]), Answer([start, *(ping * 100)]))
+    async with model_of(provider, idle_timeout=0.6, patience=1.2) as model:
         assert (await ask(model)).text == "a"
         began = time.monotonic()
         assert (await ask(model)).kind == "stall"
-        assert 0.9 < time.monotonic() - began < 3
+        assert 1.1 < time.monotonic() - began < 4
 
 
 async def test_a_slow_reader_is_not_silence(provider: FakeProvider) -> None:

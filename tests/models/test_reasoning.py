@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entracte_server.domain.chunks import ReasoningEnd, ReasoningSignature, RedactedReasoning
@@ -163,6 +163,7 @@ def test_tags(content: str, reasoning: str, answer: str) -> None:
     assert (outcome.reasoning, outcome.text) == ("", content)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["<think>", "</think>", "<", "think", ">", "a", "\n", "</"]), max_size=8))
 def test_tags_in_any_pieces(pieces: list[str]) -> None:
     def lifted(parts: list[str]) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entracte_server.models.sse import Event, EventTooLarge, SseDecoder
@@ -48,6 +48,7 @@ def test_whole_and_byte_by_byte(stream: bytes, events: list[Event]) -> None:
 PIECES = [b"data: ", b"data:", b"event: x", b": c", b"\n", b"\r\n", b"\r", b"{}", "ü🌳".encode(), b" "]
 
 
+@settings(deadline=None)
 @given(
     pieces=st.lists(st.sampled_from(PIECES), max_size=40),
     bom=st.booleans(),
