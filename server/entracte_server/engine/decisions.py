@@ -349,6 +349,6 @@ async def _approved(
     return msgspec.structs.replace(
         call,
         approved=not changed,
-        run_args=args if args != call.args else call.run_args,
+        run_args=args,
         edited=call.edited or edited is not None,
     )

@@ -174,10 +174,11 @@ class Settlement:
                 f"{call.args_error or 'unreadable'}. The tool was not executed.",
             )
             return
-        arguments = self._validated(call, tool, call.args)
+        # A reviewer's edit stays, also where the tool was redefined and the call is shown again.
+        arguments = self._validated(call, tool, (call.run_args if call.edited else None) or call.args)
         if arguments is None:
             return
-        if arguments.text != call.args:
+        if call.run_args is not None or arguments.text != call.args:
             call = msgspec.structs.replace(call, run_args=arguments.text)
         if not call.approved and self._needs_approval(call, tool, arguments):
             self._open(call, "approval", arguments.text)
