@@ -127,7 +127,7 @@ def run_values(run: RunRow) -> Row:
         run.create_time,
         run.thread_id or None,
         run.resource_id or None,
-        run.root_run_id or None,
+        None if run.root_run_id == run.run_id else run.root_run_id,
         run.parent_run_id or None,
         run.format,
     )
@@ -148,8 +148,11 @@ def run_row(row: Row) -> RunRow:
     values = list(row[1:])
     values[13] = _NO_USAGE if row[14] is None else _decode_usage(row[14])
     values[16] = None if row[17] is None else _decode_error(row[17])
-    for index in (20, 21, 22, 23):
-        values[index] = values[index] or ""
+    values[20] = values[20] or ""
+    values[21] = values[21] or ""
+    if values[22] is None:
+        values[22] = values[1]
+    values[23] = values[23] or ""
     return RunRow(*values)
 
 

@@ -36,6 +36,7 @@ CREATE TABLE runs (
     create_time INTEGER NOT NULL,
     thread_id TEXT,
     resource_id TEXT,
+    -- NULL for a run that is its own root, so that the tree's index holds sub-agents' runs only.
     root_run_id TEXT,
     parent_run_id TEXT,
     format INTEGER NOT NULL,

@@ -1,0 +1,6 @@
+"""Settings of the store's tests."""
+
+import pytest
+
+# The suite's modules are no test modules by name, so their asserts are explained only on request.
+pytest.register_assert_rewrite("tests.store.conformance")
