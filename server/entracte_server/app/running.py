@@ -63,7 +63,7 @@ async def running(
         resolve = Resolver(providers, stand_in)
         for agent in app.agents.values():
             resolve(agent)
-        providers.warm_up()
+        await providers.load()
         store = await SQLiteStore.open(settings.sqlite_path())
         try:
             engine = Engine(

@@ -175,6 +175,7 @@ class CallRow(Data, frozen=True):
     resolution: Resolution | None = None
     outcome: Outcome | None = None
     provider_executed: bool = False
+    provider_metadata: str | None = None
 
 
 PendingState = Literal["open", "decided"]

@@ -144,6 +144,7 @@ class Answer:
                 invalid_args=call.invalid_args,
                 args_error=call.args_error,
                 provider_executed=call.provider_executed,
+                provider_metadata=call.provider_metadata,
             )
             for index, call in enumerate(self._calls)
         ]

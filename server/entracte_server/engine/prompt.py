@@ -46,7 +46,7 @@ def result_part(call: CallRow) -> ToolResultPart:
 def call_part(call: CallRow) -> ToolCallPart:
     """A call as the history shows it: as the model wrote it, or as a reviewer edited it."""
     args = (call.run_args if call.edited else call.args) or "{}"
-    return ToolCallPart(call.call_id, call.tool_name, args)
+    return ToolCallPart(call.call_id, call.tool_name, args, call.provider_metadata)
 
 
 def step_messages(record: StepRecord, calls: Sequence[CallRow]) -> list[Message]:

@@ -42,6 +42,7 @@ from entracte_server.engine.runlog import RunLog, now_ms
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.settle import Settlement
 from entracte_server.models.base import Model, ModelError
+from entracte_server.models.streams import closing
 from entracte_server.store.base import LeaseLost, RunPatch, Store, StoreUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -282,11 +283,9 @@ class RunExecution:
         self._announced = True
 
     async def _read(self, model: Model, answer: Answer) -> None:
-        stream = model.stream(
-            model_request(self.agent, self.spec.options, self.tools, self._messages or (), self.calls)
-        )
-        try:
-            async for batch in stream:
+        request = model_request(self.agent, self.spec.options, self.tools, self._messages or (), self.calls)
+        async with closing(model.stream(request)) as batches:
+            async for batch in batches:
                 shown = answer.add(batch)
                 if answer.finish is None:
                     self.log.extend(shown)
@@ -294,10 +293,6 @@ class RunExecution:
                     await self.log.room()
                 elif shown:  # the end of the answer is written with what follows from it
                     self.log.extend(shown)
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
         if answer.finish is None:
             raise ModelError(RunError("cut", "The model's answer has no end.", retryable=True))
 

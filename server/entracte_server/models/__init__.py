@@ -1,4 +1,4 @@
-"""Models: the protocol, OpenAI-style providers, fallback lists, and a model that plays a script."""
+"""Models: the protocol, OpenAI-style providers, and a model that plays a script."""
 
 from entracte_server.domain.options import ModelSettings, ToolChoice
 from entracte_server.models.base import (
@@ -9,7 +9,6 @@ from entracte_server.models.base import (
     ModelRequest,
     ToolSpec,
 )
-from entracte_server.models.fallback import FallbackModel
 from entracte_server.models.openai_request import check_pairing
 from entracte_server.models.providers import (
     KNOWN_PROVIDERS,
@@ -24,7 +23,6 @@ from entracte_server.models.streams import closing
 
 __all__ = [
     "KNOWN_PROVIDERS",
-    "FallbackModel",
     "MissingApiKey",
     "Model",
     "ModelError",

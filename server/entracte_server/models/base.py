@@ -63,16 +63,11 @@ ModelEvent = Payload | ModelFinish
 
 
 class ModelError(Exception):
-    """The call failed, before or in the middle of the answer. `error` says how.
+    """The call failed, before or in the middle of the answer. `error` says how."""
 
-    `resume_with`, where there is one, is the model to ask for a new attempt: the next of a fallback
-    list whose model failed after a part of its answer was seen.
-    """
-
-    def __init__(self, error: RunError, resume_with: "Model | None" = None) -> None:
+    def __init__(self, error: RunError) -> None:
         super().__init__(error.message)
         self.error = error
-        self.resume_with = resume_with
 
 
 class Model(Protocol):

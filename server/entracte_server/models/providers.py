@@ -8,7 +8,6 @@ import msgspec
 
 from entracte_server.domain.data import Data
 from entracte_server.models.base import Model
-from entracte_server.models.scripted import ScriptedModel
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -165,16 +164,11 @@ class Providers:
             self._models[name] = model
         return model
 
-    def warm_up(self) -> None:
-        """Loads the client library and opens the clients of the models that were resolved, so that
-        the first run does not wait for it (about a second)."""
-        for name in list(self._models):
-            provider = name.partition("/")[0]
-            if provider in self._settings and not isinstance(self._models[name], ScriptedModel):
-                self._client(self._settings[provider])
-
     async def load(self) -> None:
-        """Imports what calls need, in a thread. Without it the first call does, and is a second late."""
+        """Imports what calls of the resolved models need, in a thread. Without it the first call does,
+        and is a second late."""
+        if not self._models:
+            return
         from entracte_server.models.openai_chat import load_openai
 
         await load_openai()

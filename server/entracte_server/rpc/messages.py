@@ -91,6 +91,7 @@ def _part_from(field: str, kind: str, part: Any) -> d.AnyPart:
             checks.identifier(f"{field}.tool_call_id", part.tool_call_id),
             checks.identifier(f"{field}.tool_name", part.tool_name),
             args,
+            _provider_metadata(field, part),
         )
     if kind == "tool_result":
         if not part.HasField("result"):
@@ -103,15 +104,18 @@ def _part_from(field: str, kind: str, part: Any) -> d.AnyPart:
             output,
             "error" if part.is_error else "json",
         )
-    provider = None
-    if part.HasField("provider_metadata"):
-        provider, _ = checks.json_object(f"{field}.provider_metadata", part.provider_metadata)
     return d.ReasoningPart(
         part.text,
         part.signature if part.HasField("signature") else None,
         part.redacted if part.HasField("redacted") else None,
-        provider,
+        _provider_metadata(field, part),
     )
+
+
+def _provider_metadata(field: str, part: Any) -> str | None:
+    if not part.HasField("provider_metadata"):
+        return None
+    return checks.json_object(f"{field}.provider_metadata", part.provider_metadata)[0]
 
 
 def _check_pairs(field: str, messages: Sequence[d.Message]) -> None:
@@ -164,10 +168,13 @@ def _to_part(part: d.AnyPart) -> message_pb2.MessagePart:
             else:
                 file.data = data
             return message_pb2.MessagePart(file=file)
-        case d.ToolCallPart(call_id, name, args):
+        case d.ToolCallPart(call_id, name, args, provider_metadata):
             return message_pb2.MessagePart(
                 tool_call=message_pb2.ToolCallPart(
-                    tool_call_id=call_id, tool_name=name, args=values.json(args)
+                    tool_call_id=call_id,
+                    tool_name=name,
+                    args=values.json(args),
+                    provider_metadata=values.json(provider_metadata),
                 )
             )
         case d.ToolResultPart(call_id, name, output, kind):

@@ -247,6 +247,7 @@ class ToolCallPart(_message.Message):
     TOOL_CALL_ID_FIELD_NUMBER: _builtins.int
     TOOL_NAME_FIELD_NUMBER: _builtins.int
     ARGS_FIELD_NUMBER: _builtins.int
+    PROVIDER_METADATA_FIELD_NUMBER: _builtins.int
     tool_call_id: _builtins.str
     """Identifies the call within its conversation."""
     tool_name: _builtins.str
@@ -255,16 +256,21 @@ class ToolCallPart(_message.Message):
     def args(self) -> _json_pb2.Json:
         """The arguments, an object."""
 
+    @_builtins.property
+    def provider_metadata(self) -> _json_pb2.Json:
+        """What else the provider attached, sent back unchanged."""
+
     def __init__(
         self,
         *,
         tool_call_id: _builtins.str = ...,
         tool_name: _builtins.str = ...,
         args: _json_pb2.Json | None = ...,
+        provider_metadata: _json_pb2.Json | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["args", b"args"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "provider_metadata", b"provider_metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "provider_metadata", b"provider_metadata", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
