@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import entracte
-from entracte import Client, Memory, SyncClient
+from entracte import Client, SyncClient
 from entracte_server import Agent, App, ask_user, tool
 from entracte_server.testing import scripted, serve
 
@@ -45,7 +45,7 @@ async def test_a_conversation_with_all_kinds_of_stops() -> None:
         """Finds a city."""
         return f"{city} is north"
 
-    steps = [
+    steps: list[list[dict[str, Any]]] = [
         [{"text": "One moment. "}, {"tool": "refund", "args": {"order_id": "7", "cents": 500}}],
         [{"tool": "ask_user", "args": QUESTION}],
         [{"tool": "locate", "args": {"city": "Kiel"}}],
@@ -103,20 +103,20 @@ async def test_a_conversation_with_all_kinds_of_stops() -> None:
 
 
 async def test_generate_stream_and_get_run_agree() -> None:
-    async with serve(app([{"reasoning": "Hm."}, {"text": "Hello."}])) as server:
-        async with Client(server.address) as client:
-            agent = client.agent("support")
-            generated = await agent.generate("Hi", run_id="a")
-            stream = agent.stream("Hi", run_id="b")
-            streamed = await stream.result()
-            assert (generated.text, streamed.text, stream.text) == ("Hello.",) * 3
-            assert generated.reasoning_text == streamed.reasoning_text == "Hm."
-            assert generated == (await client.runs.get("a")).result
-            assert streamed == (await client.runs.get("b")).result
-            with pytest.raises(entracte.RunAlreadyExists):
-                await agent.generate("Hi", run_id="a")
-            with pytest.raises(entracte.AgentNotFound):
-                await client.agent("nobody").stream("Hi").result()
+    thinking = app([{"reasoning": "Hm."}, {"text": "Hello."}])
+    async with serve(thinking) as server, Client(server.address) as client:
+        agent = client.agent("support")
+        generated = await agent.generate("Hi", run_id="a")
+        stream = agent.stream("Hi", run_id="b")
+        streamed = await stream.result()
+        assert (generated.text, streamed.text, stream.text) == ("Hello.",) * 3
+        assert generated.reasoning_text == streamed.reasoning_text == "Hm."
+        assert generated == (await client.runs.get("a")).result
+        assert streamed == (await client.runs.get("b")).result
+        with pytest.raises(entracte.RunAlreadyExists):
+            await agent.generate("Hi", run_id="a")
+        with pytest.raises(entracte.AgentNotFound):
+            await client.agent("nobody").stream("Hi").result()
 
 
 async def test_the_same_request_joins_the_run_it_started() -> None:
@@ -201,14 +201,19 @@ async def test_the_inbox_is_watched_claimed_and_cleared() -> None:
         assert (decided.state, decided.decision.verb) == ("decided", "approve")
 
 
-async def test_memory_is_refused_or_kept_but_never_ignored() -> None:
-    async with serve(app([{"text": "Hello."}])) as server, Client(server.address) as client:
-        try:
-            result = await client.agent("support").generate("Hi", memory=Memory(thread="t1", resource="u1"))
-        except entracte.OptionUnsupported as error:
-            assert error.metadata["field"].endswith("memory")
-        else:
-            assert result.text == "Hello."
+async def test_a_decision_may_be_made_without_waiting_for_what_comes_of_it() -> None:
+    step = [{"tool": "refund", "args": {"order_id": "7", "cents": 5}}]
+    async with serve(app(step, long_answer(4000))) as server, Client(server.address) as client:
+        agent = client.agent("support")
+        result = await agent.generate("Hi")
+        stream = agent.approve_stream(result.pending_calls[0])
+        decision = await stream.commit()
+        assert decision.verb == "approve"
+        assert await stream.commit() is decision
+        chunk = await anext(aiter(stream))
+        assert chunk.type == "tool-call-resolved"
+        assert chunk.decision_id == decision.decision_id
+        await client.runs.cancel(result.run_id, wait=True)
 
 
 async def test_blocking_code() -> None:

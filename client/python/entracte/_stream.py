@@ -107,6 +107,14 @@ class RunStream:
         """The pieces of the answer's text as they come, in place of the chunks."""
         return self._texts()
 
+    async def commit(self) -> Decision:
+        """Make the decision this stream begins with and return at once, without following the run;
+        a decision that was made is returned as it is. Raises RuntimeError for other streams."""
+        decision = (await self._begun()).decision
+        if decision is None:
+            raise RuntimeError("this stream does not begin with a decision")
+        return decision
+
     async def result(self) -> GenerateResult:
         """What the run has come to, after reading the stream to its end.
 
@@ -147,6 +155,11 @@ class RunStream:
         self._active = weakref.ref(chunks)
         return chunks
 
+    async def _begun(self) -> Beginning:
+        if self._beginning is None:
+            self._beginning = await self._begin()
+        return self._beginning
+
     async def _texts(self) -> AsyncGenerator[str, None]:
         async with aclosing(self.__aiter__()) as chunks:
             async for chunk in chunks:
@@ -155,9 +168,7 @@ class RunStream:
 
     async def _chunks(self) -> AsyncGenerator[Chunk, None]:
         try:
-            if self._beginning is None:
-                self._beginning = await self._begin()
-            follower = self._beginning.follower
+            follower = (await self._begun()).follower
             while True:
                 async with aclosing(follower.chunks()) as chunks:
                     async for chunk in chunks:

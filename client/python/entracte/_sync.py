@@ -64,6 +64,10 @@ class SyncRunStream:
         """The sequence of the last chunk that was handed out."""
         return self._stream.position
 
+    def commit(self) -> Decision:
+        """Make the decision this stream begins with and return at once; see `RunStream.commit`."""
+        return self._loop.run(self._stream.commit())
+
     def result(self) -> GenerateResult:
         """What the run has come to, after reading the stream to its end."""
         return self._loop.run(self._stream.result())
