@@ -112,8 +112,8 @@ lock: $(STAMP) ## Write requirements.txt and requirements-dev.txt anew (UPGRADE=
 	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --custom-compile-command 'make lock' \
 		$(if $(UPGRADE),--upgrade) examples/local_model.in -o examples/local_model.txt
 
-bench: $(STAMP) ## Run the benchmarks.
-	$(BIN)/python -m bench $(ARGS)
+bench: $(STAMP) ## Run the benchmarks (20 minutes; ARGS=--quick takes less).
+	$(BIN)/python -m bench.run $(ARGS)
 
 $(LOCAL)/.stamp: $(STAMP) examples/local_model.txt
 	$(PYTHON) -m venv $(LOCAL)
