@@ -23,8 +23,8 @@ MAX_JSON_BYTES = 4 * 1024 * 1024
 MAX_JSON_DEPTH = 128
 """Deepest nesting of arrays and objects accepted."""
 
+_TOO_DEEP = f"nested deeper than {MAX_JSON_DEPTH} levels"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -66,21 +66,31 @@ def _float(text: str) -> float:
     return value
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
+def _int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidJson(f"a number of {len(text)} digits is too long") from None
 
 
-def _check_depth(text: str) -> None:
-    if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
-        return
-    depth = 0
-    for match in _BRACKETS.finditer(text):
-        bracket = match[0]
-        if bracket in "[{":
-            depth += 1
-            if depth > MAX_JSON_DEPTH:
-                raise InvalidJson(f"nested deeper than {MAX_JSON_DEPTH} levels")
-        elif bracket in "]}":
-            depth -= 1
+def _check_depth(value: Any) -> None:
+    """Level by level, so that no text makes it slow or recurse."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(MAX_JSON_DEPTH):
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return
+    raise InvalidJson(_TOO_DEEP)
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float, parse_int=_int
+)
 
 
 def parse(text: str) -> Any:
@@ -94,15 +104,15 @@ def parse(text: str) -> Any:
         len(text) * 4 > MAX_JSON_BYTES and len(text.encode("utf-8", "replace")) > MAX_JSON_BYTES
     ):
         raise InvalidJson(f"larger than {MAX_JSON_BYTES} bytes")
-    _check_depth(text)
     try:
-        return _decoder.decode(text)
-    except InvalidJson:
-        raise
+        value = _decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise InvalidJson(f"{error.msg} at character {error.pos}") from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidJson(str(error)[:200]) from None
+        raise InvalidJson(f"not JSON at character {error.pos}: {error.msg}") from None
+    except RecursionError:
+        raise InvalidJson(_TOO_DEEP) from None
+    if text.count("[") + text.count("{") > MAX_JSON_DEPTH:
+        _check_depth(value)
+    return value
 
 
 def parse_strict(text: str) -> Any:

@@ -112,7 +112,7 @@ class AgentService:
         """Approve a call."""
         edited = None
         if request.HasField("edited_args"):
-            edited, _ = checks.json_object("edited_args", request.edited_args)
+            edited, _ = checks.json_object("edited_args", request.edited_args, "EDITED_ARGS_INVALID")
         if request.args_digest and len(request.args_digest) != 32:
             raise invalid("args_digest", "a SHA-256 has 32 bytes")
         verdict = Verdict("approve", edited_args=edited, args_digest=request.args_digest)

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from entracte.v1 import json_pb2
 from entracte_server.agents import schemas
 from entracte_server.domain import json_text
-from entracte_server.domain.errors import Refusal, invalid
+from entracte_server.domain.errors import Reason, Refusal, invalid
 from entracte_server.rpc.call import current
 from entracte_server.store.base import RequestKey
 
@@ -56,17 +56,19 @@ def json_value(field: str, message: json_pb2.Json) -> tuple[str, Any]:
         raise invalid(f"{field}.text", str(error), "JSON_INVALID") from None
 
 
-def json_object(field: str, message: json_pb2.Json) -> tuple[str, dict[str, Any]]:
-    """A JSON field that must hold an object."""
+def json_object(
+    field: str, message: json_pb2.Json, reason: Reason = "REQUEST_INVALID"
+) -> tuple[str, dict[str, Any]]:
+    """A JSON field that must hold an object; `reason` is for JSON that does not."""
     raw, value = json_value(field, message)
     if not isinstance(value, dict):
-        raise invalid(f"{field}.text", "must be a JSON object", "JSON_INVALID")
+        raise invalid(f"{field}.text", "must be a JSON object", reason)
     return raw, value
 
 
 def schema(field: str, message: json_pb2.Json) -> str:
     """A JSON Schema of an object."""
-    raw, value = json_object(field, message)
+    raw, value = json_object(field, message, "SCHEMA_INVALID")
     try:
         schemas.compile_schema(raw)
     except schemas.InvalidSchema as error:

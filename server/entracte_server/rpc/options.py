@@ -192,9 +192,7 @@ def _provider_options(options: options_pb2.GenerateOptions) -> str | None:
     raw, value = checks.json_object("options.provider_options", options.provider_options)
     for provider, entries in value.items():
         if not isinstance(entries, dict):
-            raise invalid(
-                "options.provider_options.text", f"{provider[:80]!r} must be an object", "JSON_INVALID"
-            )
+            raise invalid("options.provider_options.text", f"{provider[:80]!r} must be an object")
     return raw
 
 
