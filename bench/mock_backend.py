@@ -10,7 +10,8 @@ end is never what limits a measurement. The model's name says what it does:
   the request holds a tool result.
 
 Every event is an HTTP chunk of its own, usage comes with the last one, connections are kept alive. Each
-delta's text ends in MARK, a run of bytes found nowhere else (a single one may stand in a number), so that a reader counts deltas with `bytes.count`.
+delta's text ends in MARK, bytes found nowhere else (a single one may stand in a number), so that a reader
+counts deltas with `bytes.count`.
 
 Run: `python -m bench.mock_backend`; prints `ready PORT`.
 """

@@ -110,6 +110,7 @@ class Child:
         log: Path,
         env: Mapping[str, str] | None = None,
         stdin: bool = False,
+        talks: bool = True,  # otherwise standard output is log too, and never fills a pipe
     ) -> None:
         self.name = name
         self._log = log
@@ -119,7 +120,7 @@ class Child:
                 cwd=ROOT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
                 stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=subprocess.PIPE if talks else stderr,
                 stderr=stderr,
             )
         self._pending = b""
@@ -205,6 +206,16 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def end_on_signals() -> None:
+    """Make SIGTERM and SIGINT leave the `with` blocks, which end what this process started."""
+
+    def leave(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
 
 
 def python(module: str, *arguments: str) -> list[str]:

@@ -25,7 +25,7 @@ import msgspec
 
 from bench import jobs
 from bench.measures import CLOSED_LOOPS
-from bench.processes import ROOT, thread_cpu_seconds
+from bench.processes import ROOT, end_on_signals, thread_cpu_seconds
 from bench.systems import ALL, ENTRACTE, Mock, System, start_generator, start_mock, start_system
 
 RATE = 100  # samples per second; each stops the server for a moment
@@ -140,6 +140,7 @@ def main() -> int:
     parser.add_argument("--raw", type=Path, default=None, help="keep the stacks in this file")
     parser.add_argument("--folder", type=Path, default=ROOT / "var", help="where the database lives (var)")
     args = parser.parse_args()
+    end_on_signals()
     beside = Path(sys.executable).with_name("py-spy")
     spy = str(beside) if beside.exists() else shutil.which("py-spy")
     if spy is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 import sys
 import tempfile
 import time
@@ -18,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.measures import CASES, Case, MeasurementError, systems_of
-from bench.processes import ROOT, fdatasync_ms
+from bench.processes import ROOT, end_on_signals, fdatasync_ms
 from bench.report import Record, Results, as_json, number, table
 from bench.systems import ALL, Mock, System, start_mock, start_system
 
@@ -32,7 +33,7 @@ def measure(case: Case, system: System, mock: Mock, scale: float, turn: int, res
     """One case on one system in one round; a failure is noted, the rest goes on."""
     try:
         figures = case.measure(system, mock, scale)
-    except (MeasurementError, RuntimeError, OSError) as error:
+    except (MeasurementError, RuntimeError, OSError, sqlite3.Error) as error:
         results.failures.append(f"({case.id}) {system.name}, round {turn}: {error}")
         log(results.failures[-1])
         return
@@ -76,6 +77,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """Run, print the table, exit 1 when a measurement failed."""
     args = parse_arguments()
+    end_on_signals()
     wanted = [part for part in args.only.split(",") if part]
     names = [name for name in args.systems.split(",") if name]
     unknown = [part for part in wanted if part not in {case.id for case in CASES}]

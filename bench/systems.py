@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 import time
@@ -72,18 +73,24 @@ def start_system(
         return System(name, child.pid, f"127.0.0.1:{child.ready_port()}", None, folder)
     database = folder / f"bench-{time.monotonic_ns()}.db"
     address = f"127.0.0.1:{free_port()}"
-    entracte = str(Path(sys.executable).with_name("entracte"))
-    command = [entracte, "serve", "bench.app:app", "--address", address, "--store", f"sqlite:///{database}"]
+    command = serve_command(address, database)
     child = stack.enter_context(
-        Child(name, [*(prefix or []), *command], log=log, env=entracte_settings(mock))
+        Child(name, [*(prefix or []), *command], log=log, env=entracte_settings(mock), talks=False)
     )
     child.wait_listening(int(address.rpartition(":")[2]))
     return System(name, child.pid, address, database, folder)
 
 
+def serve_command(address: str, database: Path) -> list[str]:
+    """The command line that serves the benchmark's agents."""
+    entracte = str(Path(sys.executable).with_name("entracte"))
+    return [entracte, "serve", "bench.app:app", "--address", address, "--store", f"sqlite:///{database}"]
+
+
 def entracte_settings(mock: Mock) -> dict[str, str]:
-    """The environment that makes `mock/MODEL` mean the mock."""
-    return {"BENCH_MOCK_URL": mock.url}
+    """The environment that makes `mock/MODEL` mean the mock, which may fall silent for long."""
+    provider = {"base_url": mock.url, "requires_key": False, "idle_timeout": 900, "patience": 900}
+    return {"ENTRACTE_PROVIDERS": json.dumps({"mock": provider})}
 
 
 def generate(job: jobs.AnyJob, result: type[Result], folder: Path, seconds: float) -> Result:
