@@ -33,6 +33,9 @@ from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settle import validate
 from entracte_server.store.base import Decide, Decided, NotFound, Refused, RequestKey
 
+MAX_LISTED = 32
+"""Ids listed in a refusal; the rest is in the inbox."""
+
 DEFAULT_DECLINE = "The call was declined."
 
 VERBS: dict[PendingKind, tuple[Verb, ...]] = {
@@ -228,7 +231,7 @@ async def _find(engine: Engine, tenant: str, ref: Ref) -> tuple[RunRow, PendingR
         "PENDING_CALL_AMBIGUOUS",
         "More than one call could be meant: name it by pending_call_id.",
         run_id=ref.run_id,
-        pending_call_ids=",".join(row.pending_call_id for row, _ in found[:50]),
+        pending_call_ids=",".join(row.pending_call_id for row, _ in found[:MAX_LISTED]),
     )
 
 
@@ -268,7 +271,16 @@ async def _apply(
     decision: DecisionRow,
     verdict: Verdict,
 ) -> CallRow:
-    """The call's row after the decision. Raises `Refusal` when the decision does not fit it."""
+    """The call's row after the decision. Raises `Refusal` when the decision does not fit it, or when
+    nobody here could go on with the run."""
+    agent = engine.app.agents.get(run.agent_id)
+    if agent is None:
+        raise Refusal(
+            "AGENT_UNAVAILABLE",
+            f"The agent {run.agent_id!r} is not registered here; the run stays parked.",
+            run_id=run.run_id,
+            agent_id=run.agent_id,
+        )
     call = msgspec.structs.replace(
         call,
         state="decided",
@@ -288,14 +300,6 @@ async def _apply(
         if verdict.error is not None:
             return msgspec.structs.replace(call, outcome=Outcome("error", verdict.error, "exception"))
         return msgspec.structs.replace(call, outcome=Outcome("result", verdict.data or "null"))
-    agent = engine.app.agents.get(run.agent_id)
-    if agent is None:
-        raise Refusal(
-            "AGENT_UNAVAILABLE",
-            f"The agent {run.agent_id!r} is not registered here; the run stays parked.",
-            run_id=run.run_id,
-            agent_id=run.agent_id,
-        )
     if verdict.verb == "resume":
         return _resumed(agent, run, pending, call, verdict.data or "null")
     return await _approved(engine, agent, run, pending, call, verdict.edited_args)

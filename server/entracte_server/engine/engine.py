@@ -282,12 +282,16 @@ class Engine:
         self, row: RunRow, *, entering: frozenset[str] = frozenset(), recovered: bool = False
     ) -> None:
         """Go on with a run this process has just come to own."""
-        agent = self.app.agents.get(row.agent_id)
-        if agent is None:
-            _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id)
-            return
         snapshot = await self.store.load(row.tenant, row.run_id)
         if snapshot.run.fence != row.fence:
+            return
+        agent = self.app.agents.get(row.agent_id)
+        if agent is None:
+            if snapshot.run.cancel_reason is None:
+                _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id)
+                return
+            # All that is left to do is to settle and end it, which needs no agent.
+            self._execute(Agent(id=row.agent_id, model="none/none"), (), snapshot)
             return
         if recovered and not (snapshot.steps and snapshot.steps[-1].step == row.step):
             # The answer that was being received is void; the model is asked again.

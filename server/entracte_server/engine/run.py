@@ -128,9 +128,24 @@ class RunExecution:
         self.pending[pending.pending_call_id] = pending
         self.log.stage(opened=(pending,))
 
-    def closed(self, pending_call_id: str) -> None:
-        """A pending call was decided."""
-        self.pending.pop(pending_call_id, None)
+    def shown(self, call: CallRow) -> CallRow:
+        """Show the decision on a call, if the stream has not shown it yet."""
+        resolution = call.resolution
+        if resolution is None:
+            return call
+        self.pending.pop(resolution.pending_call_id, None)
+        self.log.emit(
+            c.ToolCallResolved(
+                pending_call_id=resolution.pending_call_id,
+                tool_call_id=call.call_id,
+                tool_name=call.tool_name,
+                verb=resolution.verb,
+                principal=resolution.principal,
+                decision_id=resolution.decision_id,
+                edited_args=call.run_args if resolution.edited else None,
+            )
+        )
+        return msgspec.structs.replace(call, resolution=None)
 
     def write_out(self, call_id: str, payload: c.Payload) -> None:
         """A running tool reports. What comes too late is dropped."""
@@ -396,9 +411,8 @@ class RunExecution:
             if call.state != "done":
                 self.update(
                     msgspec.structs.replace(
-                        call,
+                        self.shown(call),
                         state="done",
-                        resolution=None,
                         outcome=Outcome("cancelled", message, "cancelled"),
                     )
                 )

@@ -217,21 +217,7 @@ class Settlement:
     def _apply(self, call: CallRow) -> None:
         """A call that was decided."""
         run = self._run
-        resolution = call.resolution
-        if resolution is not None:
-            run.closed(resolution.pending_call_id)
-            run.log.emit(
-                c.ToolCallResolved(
-                    pending_call_id=resolution.pending_call_id,
-                    tool_call_id=call.call_id,
-                    tool_name=call.tool_name,
-                    verb=resolution.verb,
-                    principal=resolution.principal,
-                    decision_id=resolution.decision_id,
-                    edited_args=call.run_args if resolution.edited else None,
-                )
-            )
-            call = msgspec.structs.replace(call, resolution=None)
+        call = run.shown(call)
         if call.outcome is not None:
             self._settled(call, call.outcome)
             return
@@ -248,12 +234,13 @@ class Settlement:
 
     def _recover(self, call: CallRow) -> None:
         """A call whose tool was running when its process died."""
+        call = self._run.shown(call)
         tool = self._run.tools.get(call.tool_name)
         args = call.run_args or call.args or "{}"
         if isinstance(tool, Tool) and tool.idempotent:
             arguments = self._validated(call, tool, args)
             if arguments is not None:
-                self._ready.append((call, tool, arguments))
+                self._go(call, tool, arguments)
             return
         self._open(call, "recovery", args)
 
