@@ -6,6 +6,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from entracte.v1 import json_pb2
@@ -76,6 +77,17 @@ def schema(field: str, message: json_pb2.Json) -> str:
     if value.get("type", "object") != "object":
         raise invalid(f"{field}.text", "must be a schema of type object", "SCHEMA_INVALID")
     return raw
+
+
+def duration(field: str, message: Duration, least: float, most: float) -> float:
+    """A time in seconds, from `least` to `most`."""
+    seconds, nanos = message.seconds, message.nanos
+    if abs(nanos) >= 10**9 or seconds * nanos < 0:
+        raise invalid(field, "is not a valid Duration")
+    whole = seconds * 10**9 + nanos
+    if not least * 10**9 <= whole <= most * 10**9:
+        raise invalid(field, f"must be from {least:g} s to {most:g} s")
+    return whole / 10**9
 
 
 def request_key(request: Any, *, ignoring: tuple[str, ...] = ()) -> RequestKey | None:

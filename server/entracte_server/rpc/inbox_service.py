@@ -1,7 +1,7 @@
 """InboxService: what waits for people, and what people decided."""
 
 from entracte.v1 import inbox_service_pb2 as pb
-from entracte_server.domain.errors import Refusal, invalid
+from entracte_server.domain.errors import Refusal
 from entracte_server.domain.runs import DecisionRow, PendingRow
 from entracte_server.engine.decisions import already_decided
 from entracte_server.engine.engine import Engine, draining
@@ -115,9 +115,7 @@ class InboxService:
         """Claim a call."""
         ttl = DEFAULT_CLAIM
         if request.HasField("ttl"):
-            ttl = request.ttl.seconds + request.ttl.nanos / 1e9
-        if not 1 <= ttl <= MAX_CLAIM:
-            raise invalid("ttl", "must be from 1 s to 1 day")
+            ttl = checks.duration("ttl", request.ttl, 1, MAX_CLAIM)
         until = now_ms() + int(ttl * 1000)
         row, replayed = await self._claim(request.pending_call_id, until, checks.request_key(request))
         return pb.ClaimPendingCallResponse(

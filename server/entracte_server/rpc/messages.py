@@ -39,6 +39,8 @@ def system_from(field: str, messages: Iterable[message_pb2.Message]) -> tuple[st
     for i, message in enumerate(messages):
         if message.role not in (message_pb2.ROLE_UNSPECIFIED, message_pb2.ROLE_SYSTEM):
             raise invalid(f"{field}[{i}].role", "must be ROLE_SYSTEM")
+        if not message.parts:
+            raise invalid(f"{field}[{i}].parts", "must not be empty")
         for j, part in enumerate(message.parts):
             if part.WhichOneof("part") != "text":
                 raise invalid(f"{field}[{i}].parts[{j}]", "a system message has text parts only")

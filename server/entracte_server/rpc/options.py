@@ -1,5 +1,10 @@
 """The options of a request, checked and put into the form they are stored in."""
 
+import re
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from entracte.v1 import options_pb2
 from entracte_server.agents.agent import Agent
 from entracte_server.agents.tools import NAME
@@ -38,6 +43,9 @@ SUPPORTED = frozenset(
 """The options this version acts on; any other that is set is refused."""
 
 MAX_CLIENT_TOOLS = 128
+MAX_TIMEOUT = 366 * 86400
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 
 _CHOICES = {
     options_pb2.ToolChoice.MODE_UNSPECIFIED: "auto",
@@ -58,6 +66,7 @@ def options_from(agent: Agent, options: options_pb2.GenerateOptions) -> RunOptio
     for descriptor, _ in options.ListFields():
         if descriptor.name not in SUPPORTED:
             raise unsupported(f"options.{descriptor.name}")
+    _refuse_unknown("options", options)
     client_tools = _client_tools(agent, options)
     names = {*agent.tools, *(tool.name for tool in client_tools)}
     instructions = system_from("options.instructions", options.instructions)
@@ -83,6 +92,21 @@ def options_from(agent: Agent, options: options_pb2.GenerateOptions) -> RunOptio
         cancel_on_disconnect=options.cancel_on_disconnect,
         include_request_body=options.include_request_body,
     )
+
+
+def _refuse_unknown(path: str, message: Message) -> None:
+    """A field that a newer contract has is an option all the same: it is not ignored."""
+    for unknown in UnknownFieldSet(message):  # type: ignore[attr-defined]
+        raise unsupported(f"{path}.{unknown.field_number}")
+    for descriptor, value in message.ListFields():
+        kind = descriptor.message_type
+        if kind is None or kind.file is not options_pb2.DESCRIPTOR or kind.GetOptions().map_entry:
+            continue
+        if descriptor.is_repeated:
+            for i, item in enumerate(value):
+                _refuse_unknown(f"{path}.{descriptor.name}[{i}]", item)
+        else:
+            _refuse_unknown(f"{path}.{descriptor.name}", value)
 
 
 def _at_least_one(options: options_pb2.GenerateOptions, name: str) -> int | None:
@@ -137,8 +161,8 @@ def _settings(options: options_pb2.GenerateOptions) -> ModelSettings:
         return value
 
     for key, value in given.headers.items():
-        if not key.isascii() or not key.isprintable() or not value.isprintable() or ":" in key or " " in key:
-            raise invalid("options.model_settings.headers", f"{key[:80]!r} is not an HTTP header")
+        if not _HEADER.fullmatch(key) or not (value.isascii() and value.isprintable()):
+            raise invalid("options.model_settings.headers", f"{key[:80]!r} is not a header in ASCII")
     return ModelSettings(
         temperature=number("temperature", 0, 2),
         max_output_tokens=whole("max_output_tokens", 1),
@@ -199,7 +223,4 @@ def _provider_options(options: options_pb2.GenerateOptions) -> str | None:
 def _timeout(options: options_pb2.GenerateOptions) -> float | None:
     if not options.HasField("execution_timeout"):
         return None
-    seconds = options.execution_timeout.seconds + options.execution_timeout.nanos / 1e9
-    if not 0 < seconds <= 366 * 86400:
-        raise invalid("options.execution_timeout", "must be more than 0 and at most 366 days")
-    return seconds
+    return checks.duration("options.execution_timeout", options.execution_timeout, 1e-9, MAX_TIMEOUT)

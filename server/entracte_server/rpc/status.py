@@ -20,8 +20,22 @@ from entracte_server.store.base import (
 )
 
 DOMAIN = "entracte.dev"
-MAX_TEXT = 4000
-"""Longest text of a status, in bytes."""
+MAX_TEXT = 1000
+"""Longest text of a status, in bytes. A status is sent as headers, text and details each, and clients
+take 8 KiB of them in all by default."""
+
+MAX_ENCODED_TEXT = 1500
+"""The same as sent: three bytes for each that is not printable ASCII."""
+
+MAX_VALUE = 1024
+"""Longest value of the metadata, in bytes."""
+
+MAX_FIELD = 256
+MAX_DESCRIPTION = 512
+"""Longest name and description of a violation, in bytes."""
+
+MAX_STATUS = 4000
+"""Largest status, in bytes; violations that go beyond it are left out, but for the first."""
 
 CODES: dict[str, grpc.StatusCode] = {
     "REQUEST_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
@@ -76,9 +90,21 @@ def refusal_of(error: StoreError, run_id: str = "") -> Refusal:
     return Refusal("INTERNAL", "The server failed.")
 
 
-def _text(text: str) -> str:
+def _cut(text: str, limit: int) -> str:
+    """`text`, without halves of surrogate pairs and not longer than `limit` bytes."""
     raw = text.encode("utf-8", "replace")
-    return text if len(raw) <= MAX_TEXT else raw[:MAX_TEXT].decode("utf-8", "ignore") + "..."
+    return raw.decode() if len(raw) <= limit else raw[: limit - 3].decode("utf-8", "ignore") + "..."
+
+
+def _text(text: str) -> str:
+    """The text of a status, short enough when it is percent-encoded."""
+    text = _cut(text, MAX_TEXT)
+    room = MAX_ENCODED_TEXT - 3
+    for position, character in enumerate(text):
+        room -= 1 if " " <= character <= "~" and character != "%" else 3 * len(character.encode())
+        if room < 0:
+            return text[:position] + "..."
+    return text
 
 
 def _any(message: Message) -> any_pb2.Any:
@@ -89,30 +115,35 @@ def _any(message: Message) -> any_pb2.Any:
 
 def status(refusal: Refusal) -> status_pb2.Status:
     """The rich status of a refusal: ErrorInfo, and BadRequest or RetryInfo where they apply."""
-    details = [
-        _any(
-            error_details_pb2.ErrorInfo(
-                reason=refusal.reason,
-                domain=DOMAIN,
-                metadata={key: _text(value)[:1024] for key, value in refusal.metadata.items()},
-            )
-        )
-    ]
-    if refusal.violations:
-        violations = [
-            error_details_pb2.BadRequest.FieldViolation(
-                field=violation.field[:512], description=_text(violation.description)[:1024]
-            )
-            for violation in refusal.violations[:20]
-        ]
-        details.append(_any(error_details_pb2.BadRequest(field_violations=violations)))
+    info = error_details_pb2.ErrorInfo(
+        reason=refusal.reason,
+        domain=DOMAIN,
+        metadata={key: _cut(value, MAX_VALUE) for key, value in refusal.metadata.items()},
+    )
+    made = status_pb2.Status(
+        code=CODES[refusal.reason].value[0], message=_text(refusal.message), details=[_any(info)]
+    )
     if refusal.retry_after is not None:
         nanos = round(refusal.retry_after * 1e9)
         delay = duration_pb2.Duration(seconds=nanos // 10**9, nanos=nanos % 10**9)
-        details.append(_any(error_details_pb2.RetryInfo(retry_delay=delay)))
-    return status_pb2.Status(
-        code=CODES[refusal.reason].value[0], message=_text(refusal.message), details=details
-    )
+        made.details.append(_any(error_details_pb2.RetryInfo(retry_delay=delay)))
+    if refusal.violations:
+        made.details.append(_any(_bad_request(refusal, MAX_STATUS - made.ByteSize())))
+    return made
+
+
+def _bad_request(refusal: Refusal, room: int) -> error_details_pb2.BadRequest:
+    bad = error_details_pb2.BadRequest()
+    for violation in refusal.violations:
+        item = error_details_pb2.BadRequest.FieldViolation(
+            field=_cut(violation.field, MAX_FIELD),
+            description=_cut(violation.description, MAX_DESCRIPTION),
+        )
+        room -= item.ByteSize() + 4
+        if room < 0 and bad.field_violations:
+            break
+        bad.field_violations.append(item)
+    return bad
 
 
 async def abort(context: Context, refusal: Refusal) -> NoReturn:
