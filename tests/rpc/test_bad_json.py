@@ -93,6 +93,13 @@ def _carriers() -> dict[str, tuple[str, Callable[[str], Any]]]:
                 ),
             )
             put(
+                f"{first}.tool_call.provider_metadata",
+                m.ROLE_ASSISTANT,
+                lambda t: m.MessagePart(
+                    tool_call=m.ToolCallPart(tool_call_id="c", tool_name="t", provider_metadata=js(t))
+                ),
+            )
+            put(
                 f"{second}.tool_result.result",
                 m.ROLE_TOOL,
                 lambda t: m.MessagePart(
