@@ -68,6 +68,11 @@ def _closed_loop(case: str, system: System, mock: Mock, seconds: float) -> tuple
     return _window(system, mock, job)
 
 
+def warm_up(system: System, mock: Mock) -> None:
+    """Short runs for some seconds, so that no measurement pays for imports and first connections."""
+    _closed_loop("b", system, mock, 2)
+
+
 def long_runs(system: System, mock: Mock, scale: float) -> Figures:
     """(a) 50 concurrent runs of 200 chunks as fast as they go."""
     window, shares = _closed_loop("a", system, mock, 5 * scale)
@@ -163,7 +168,7 @@ def quiet_streams(system: System, mock: Mock, scale: float) -> Figures:
     count = int(1000 * scale)
     with ExitStack() as stack:
         fresh = start_system(stack, system.name, mock, system.folder)
-        _closed_loop("b", fresh, mock, 1)
+        warm_up(fresh, mock)
         before = _settled_memory(fresh)
         job = jobs.Hold(kind=fresh.kind, address=fresh.address, model="quiet", count=count)
         with start_generator(job, fresh.folder) as child:

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from bench import jobs
-from bench.measures import CLOSED_LOOPS
+from bench.measures import CLOSED_LOOPS, warm_up
 from bench.processes import ROOT, end_on_signals, thread_cpu_seconds
 from bench.systems import ALL, ENTRACTE, Mock, System, start_generator, start_mock, start_system
 
@@ -111,10 +111,11 @@ def profile(system: System, mock: Mock, case: str, seconds: float, spy: str, raw
         mock_pid=mock.pid,
         **CLOSED_LOOPS[case],
     )
+    warm_up(system, mock)
     command = [spy, "record", "--pid", str(system.pid), "--format", "raw", "--output", str(raw)]
     command += ["--duration", str(round(seconds)), "--rate", str(RATE), "--threads", "--native", "--function"]
     with start_generator(job, folder) as generator:
-        time.sleep(2.5)  # the generator starts up and warms the server
+        time.sleep(2.5)  # the generator starts up
         before = thread_cpu_seconds(system.pid)
         subprocess.run(command, check=True, timeout=seconds + 120, stdout=subprocess.DEVNULL)
         after = thread_cpu_seconds(system.pid)

@@ -18,7 +18,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.measures import CASES, Case, MeasurementError, systems_of
+from bench.measures import CASES, Case, MeasurementError, systems_of, warm_up
 from bench.processes import ROOT, end_on_signals, fdatasync_ms
 from bench.report import Record, Results, as_json, number, table
 from bench.systems import ALL, Mock, System, start_mock, start_system
@@ -47,6 +47,8 @@ def run_rounds(cases: list[Case], names: list[str], rounds: int, scale: float, f
     with ExitStack() as stack:
         mock = start_mock(stack, folder)
         systems = {name: start_system(stack, name, mock, folder) for name in names}
+        for system in systems.values():
+            warm_up(system, mock)
         for turn in range(1, rounds + 1):
             results.fdatasync_ms.append(fdatasync_ms(folder))
             log(f"round {turn} of {rounds}, fdatasync {number(results.fdatasync_ms[-1])} ms")
