@@ -183,6 +183,8 @@ async def with_terminal() -> int:
     async with server:
         print(f"A server (pid {server.pid}) on {server.address}, log in {server.log}.")
         print(f"The model is {model_line()}.", flush=True)
+        # Ctrl-C is for the chat, where it stops an answer.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
         chat = await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("entracte"), "chat", "support", "--address", server.address
         )
@@ -191,7 +193,8 @@ async def with_terminal() -> int:
 
 def main() -> int:
     """The exit code."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves the blocks that end the server
+    for number in (signal.SIGTERM, signal.SIGHUP):  # leave the blocks that end the server
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         if sys.stdin.isatty() and sys.stdout.isatty():
             return asyncio.run(with_terminal())
