@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import email.utils
 import os
+import re
 import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -31,8 +32,9 @@ _AFTER_DONE = 0.1
 
 _LARGE_BODY = 64 * 1024
 
-# Of which a server may send many, and which are nobody's business.
-_HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2", "authorization", "www-authenticate"})
+# The headers that say which request it was, and how many more may follow. They are kept with each
+# step, so the rest (dates, caches, cookies) stays out.
+_SHOWN_HEADERS = re.compile(r"(x-)?request-id|cf-ray|retry-after.*|(\w+-)?ratelimit-.*|openai-.*")
 
 
 class OpenAICall:
@@ -210,7 +212,7 @@ class OpenAICall:
 
 
 def _shown(headers: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in headers.items() if key not in _HIDDEN_HEADERS}
+    return {key: value for key, value in headers.items() if _SHOWN_HEADERS.fullmatch(key)}
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

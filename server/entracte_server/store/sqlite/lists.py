@@ -1,13 +1,16 @@
 """Lists. Each function runs on a reading connection's thread and reads one page.
 
-Pages are found by row id, so that none is skipped or shown twice when rows come and go. The
-statements are put together from fixed texts; values are always bound.
+Pages are found by row id, so that none is skipped or shown twice when rows come and go. Rows that may
+be large are read one by one, no further than the page goes. The statements are put together from
+fixed texts; values are always bound.
 """
 
 import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from heapq import merge
-from itertools import islice
 from operator import itemgetter
+from typing import TypeVar
 
 from entracte_server.domain.runs import TERMINAL, DecisionRow, PendingRow, RunRow
 from entracte_server.store.base import DecisionFilter, PendingFilter, RunFilter
@@ -36,6 +39,12 @@ _DECISIONS = (
     "WHERE {} ORDER BY d.seq DESC LIMIT ?"
 )
 
+T = TypeVar("T")
+
+PAGE_BYTES = 8 * 1024 * 1024
+"""How much a page holds at most, unless its one row is larger: a response must not outgrow a message,
+whatever the rows hold."""
+
 _MAX_ROW = 2**63 - 1
 _seq = itemgetter(0)
 
@@ -55,9 +64,27 @@ class _Where:
         return " AND ".join(self.terms)
 
 
-def _page(rows: list[Row], limit: int) -> tuple[list[Row], int | None]:
-    """The page out of `limit` + 1 rows, and the row id it ended with when there are more."""
-    return (rows[:limit], rows[limit - 1][0]) if len(rows) > limit else (rows, None)
+def _weight(row: Row) -> int:
+    return sum(len(value) for value in row if isinstance(value, (bytes, str)))
+
+
+def _page(
+    rows: Iterable[Row], limit: int, make: Callable[[Row], tuple[T, int]]
+) -> tuple[list[T], int | None]:
+    """The first `limit` rows, or fewer where they are large, and the row id the page ended with when
+    there are more. `make` turns a row into an item and says how much it weighs."""
+    page: list[T] = []
+    ended, room = None, PAGE_BYTES
+    for row in rows:
+        if len(page) == limit:
+            return page, ended
+        item, weight = make(row)
+        room -= weight
+        if page and room < 0:
+            return page, ended
+        page.append(item)
+        ended = row[0]
+    return page, None
 
 
 def list_runs(
@@ -82,7 +109,7 @@ def list_runs(
                 db.execute(sql, (*conditions.values, state, limit + 1)).fetchall()
                 for state in dict.fromkeys(where.states)
             ]
-            rows = list(islice(merge(*parts, key=_seq, reverse=True), limit + 1))
+            rows = list(merge(*parts, key=_seq, reverse=True))
         else:
             if where.states:
                 marks = ", ".join("?" * len(where.states))
@@ -90,8 +117,8 @@ def list_runs(
             index = "runs_of_thread" if where.thread_id else "runs_of_tenant"
             sql = _RUNS.format(index, conditions.text())
             rows = db.execute(sql, (*conditions.values, limit + 1)).fetchall()
-    rows, more = _page(rows, limit)
-    return [run_row(row) for row in rows], "" if more is None else cursors.seal("runs", tenant, more)
+    found, more = _page(rows, limit, lambda row: (run_row(row), _weight(row)))
+    return found, "" if more is None else cursors.seal("runs", tenant, more)
 
 
 def list_pending(
@@ -117,16 +144,31 @@ def list_pending(
     conditions.add("p.state = ?")
     index = "pending_calls_of_run" if where.run_id else "pending_calls_of_tenant"
     sql = _PENDING.format(index, conditions.text())
-    states = ("open", "decided") if where.include_decided else ("open",)
-    with one_moment(connection) as db:
-        parts = [db.execute(sql, (*conditions.values, state, limit + 1)).fetchall() for state in states]
-        rows, more = _page(list(islice(merge(*parts, key=_seq), limit + 1)), limit)
-        found = []
-        for row in rows:
+    with (
+        one_moment(connection) as db,
+        closing(connection.cursor()) as opened,
+        closing(connection.cursor()) as decided,
+    ):
+
+        def make(row: Row) -> tuple[tuple[PendingRow, DecisionRow | None], int]:
             pending = pending_row(row)
-            decision = find_decision(db, tenant, pending.decision_id) if pending.decision_id else None
-            found.append((pending, decision))
+            if not pending.decision_id:
+                return (pending, None), _weight(row)
+            decision = find_decision(db, tenant, pending.decision_id)
+            return (pending, decision), _weight(row) + _weight_of(decision)
+
+        parts = [opened.execute(sql, (*conditions.values, "open", limit + 1))]
+        if where.include_decided:
+            parts.append(decided.execute(sql, (*conditions.values, "decided", limit + 1)))
+        found, more = _page(merge(*parts, key=_seq), limit, make)
     return found, "" if more is None else cursors.seal("pending", tenant, more)
+
+
+def _weight_of(decision: DecisionRow | None) -> int:
+    if decision is None:
+        return 0
+    texts = (decision.args, decision.edited_args, decision.data, decision.reason, decision.reason_json)
+    return sum(len(text) for text in texts if text is not None)
 
 
 def list_decisions(
@@ -155,7 +197,6 @@ def list_decisions(
         conditions.add("d.principal = ?", where.principal)
     index = "decisions_of_run" if where.run_id or where.pending_call_id else "decisions_of_tenant"
     sql = _DECISIONS.format(index, conditions.text())
-    rows, more = _page(connection.execute(sql, (*conditions.values, limit + 1)).fetchall(), limit)
-    return [decision_row(row) for row in rows], (
-        "" if more is None else cursors.seal("decisions", tenant, more)
-    )
+    with closing(connection.execute(sql, (*conditions.values, limit + 1))) as rows:
+        found, more = _page(rows, limit, lambda row: (decision_row(row), _weight(row)))
+    return found, "" if more is None else cursors.seal("decisions", tenant, more)

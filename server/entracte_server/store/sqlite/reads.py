@@ -18,6 +18,7 @@ from entracte_server.store.sqlite.codec import (
     find_run,
     pending_row,
 )
+from entracte_server.store.sqlite.packing import unpack
 
 _SPEC = "SELECT data FROM run_specs WHERE run = ?"
 _STEPS = "SELECT data FROM steps WHERE run = ? ORDER BY step"
@@ -39,7 +40,7 @@ _LATEST_DECISION = (
 )
 _LOG = "SELECT seq, last_sequence FROM runs WHERE tenant = ? AND run_id = ?"
 _FIRST_CHUNK = "SELECT first FROM chunks WHERE run = ? ORDER BY last LIMIT 1"
-_CHUNKS = "SELECT first, last, data FROM chunks WHERE run = ? AND last > ? ORDER BY last"
+_CHUNKS = "SELECT first, last, size, data FROM chunks WHERE run = ? AND last > ? ORDER BY last"
 
 
 @contextmanager
@@ -89,11 +90,11 @@ def read_chunks(
         first = cursor.execute(_FIRST_CHUNK, (seq,)).fetchone()
         rows: list[ChunkRow] = []
         size = 0
-        for row in cursor.execute(_CHUNKS, (seq, after)):
-            size += len(row[2])
+        for begin, end, unpacked, stored in cursor.execute(_CHUNKS, (seq, after)):
+            size += unpacked or len(stored)
             if rows and size > limit_bytes:
                 break
-            rows.append(ChunkRow(*row))
+            rows.append(ChunkRow(begin, end, unpack(unpacked, stored)))
     return rows, last + 1 if first is None else first[0]
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from entracte_server.store.base import StoreError, StoreUnavailable
 from entracte_server.store.sqlite.connection import Database, unavailable
+from entracte_server.store.sqlite.packing import pack
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ MAX_KNOWN_RUNS = 4096
 
 _log = logging.getLogger(__name__)
 
-_INSERT_CHUNKS = "INSERT INTO chunks (run, first, last, data) VALUES (?, ?, ?, ?)"
+_INSERT_CHUNKS = "INSERT INTO chunks (run, first, last, size, data) VALUES (?, ?, ?, ?, ?)"
 
 
 class KnownRuns:
@@ -71,7 +72,8 @@ class Transaction:
     def flush(self) -> None:
         """Insert the chunks. To be called before an operation reads or deletes any."""
         if self.chunks:
-            self.cursor.executemany(_INSERT_CHUNKS, self.chunks)
+            rows = [(run, first, last, *pack(data)) for run, first, last, data in self.chunks]
+            self.cursor.executemany(_INSERT_CHUNKS, rows)
             self.chunks.clear()
 
 

@@ -125,10 +125,12 @@ CREATE TABLE requests (
     PRIMARY KEY (tenant, principal, method, request_id)
 ) WITHOUT ROWID;
 
+-- `size` is that of the unpacked data; 0 where it is stored as it is.
 CREATE TABLE chunks (
     run INTEGER NOT NULL,
     first INTEGER NOT NULL,
     last INTEGER NOT NULL,
+    size INTEGER NOT NULL,
     data BLOB NOT NULL
 );
 -- Not declared unique, which costs a second search: appending checks the run's last sequence.
