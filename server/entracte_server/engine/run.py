@@ -245,7 +245,9 @@ class RunExecution:
             if ending is not None:
                 return ending
             if self._messages is not None:
-                self._messages += prompt.step_messages(record, self.calls_of(record.step))
+                # A new list: the requests that were made keep what they were made with.
+                added = prompt.step_messages(record, self.calls_of(record.step))
+                self._messages = [*self._messages, *added]
             self.step += 1
             self.attempt = 1
             self._announced = False
