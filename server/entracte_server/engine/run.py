@@ -288,7 +288,7 @@ class RunExecution:
             self.steps.append(record)
             calls = answer.call_rows(self.step)
             self.calls.update((call.call_id, call) for call in calls)
-            self.log.stage(steps=(record,), calls=calls)
+            self.log.stage(steps=(record,), calls=calls, patch=RunPatch(usage=self._total()))
             return record
         raise AssertionError("an agent has at least one model")
 
@@ -333,7 +333,6 @@ class RunExecution:
         return None
 
     def _finish_step(self, record: StepRecord, *, continued: bool) -> None:
-        self.log.stage(patch=RunPatch(usage=self._total()))
         self.log.emit(
             c.StepFinish(
                 message_id=record.message_id,
