@@ -12,7 +12,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from entracte_server.domain.errors import Refusal
-from entracte_server.rpc.call import Context
+from entracte_server.rpc.call import Context, current
+from entracte_server.rpc.results import MAX_MESSAGE, too_large
 
 
 class Malformed:
@@ -44,9 +45,24 @@ def _checked(method: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any,
             raise Refusal(
                 "REQUEST_INVALID", "The request is not a valid protobuf message (is all text UTF-8?)."
             )
-        return await method(request, context)
+        response = await method(request, context)
+        return response if response is None else _fitting(response)
 
     return behavior
+
+
+def _fitting(response: Any) -> bytes:
+    """A response as it is sent. The transport would break one that is too large off without a word."""
+    data: bytes = response.SerializeToString()
+    if len(data) > MAX_MESSAGE:
+        call = current.get()
+        rpc = _READS_THE_REST.get(call.method, "WatchRun")
+        raise too_large(len(data), run_id=call.run_id, rpc=rpc)
+    return data
+
+
+_READS_THE_REST = {"GetRun": "ListPendingCalls"}
+"""What to read with when it is not a result that is too large; a result is measured when it is made."""
 
 
 def register(server: grpc.aio.Server, service: ServiceDescriptor, servicer: object) -> None:

@@ -142,14 +142,19 @@ def result_message(
         result.request.body.text = body
     size = result.ByteSize()
     if size > MAX_MESSAGE - 1024 * 1024:
-        raise Refusal(
-            "RESULT_TOO_LARGE",
-            f"The result has {size} bytes, more than a message may have; read it with WatchRun.",
-            run_id=run.run_id,
-            rpc="WatchRun",
-            bytes=str(size),
-        )
+        raise too_large(size, run_id=run.run_id, rpc="WatchRun")
     return result
+
+
+def too_large(size: int, *, run_id: str, rpc: str) -> Refusal:
+    """The refusal of a response of `size` bytes; `rpc` reads the same piece by piece."""
+    return Refusal(
+        "RESULT_TOO_LARGE",
+        f"The response would have {size} bytes, more than a message may have; read it with {rpc}.",
+        run_id=run_id,
+        rpc=rpc,
+        bytes=str(size),
+    )
 
 
 def _suspend_payload(row: PendingRow) -> generate_result_pb2.SuspendPayload:
