@@ -2,6 +2,7 @@
 
 from entracte_server.domain import chunks as c
 from entracte_server.domain.messages import AnyPart, ReasoningPart, TextPart
+from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import (
     CallRow,
     FileRecord,
@@ -24,12 +25,18 @@ class _Block:
         self.redacted: str | None = None
         self.metadata: str | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        if self.is_text:
+            return not any(self.pieces)
+        return not (any(self.pieces) or self.signature or self.redacted or self.metadata)
+
     def part(self) -> AnyPart | None:
+        if self.is_empty:
+            return None
         text = "".join(self.pieces)
         if self.is_text:
-            return TextPart(text) if text else None
-        if not (text or self.signature or self.redacted or self.metadata):
-            return None
+            return TextPart(text)
         return ReasoningPart(text, self.signature, self.redacted, self.metadata)
 
 
@@ -93,6 +100,20 @@ class Answer:
             block = self._blocks[block_id] = _Block(is_text)
         return block
 
+    def fault(self) -> RunError | None:
+        """Why this answer cannot stand, whatever the provider calls it."""
+        finish = self.finish
+        if finish is None:
+            return RunError("cut", "The model's answer has no end.", retryable=True)
+        if self._calls:
+            return None
+        empty = not (self._sources or self._files) and all(b.is_empty for b in self._blocks.values())
+        if finish.dropped_calls and (empty or finish.reason == "tool-calls"):
+            return RunError("provider_error", "The model called a tool without naming it.", retryable=True)
+        if empty and finish.reason == "other":
+            return RunError("empty_stream", "The model's answer has nothing in it.", retryable=True)
+        return None
+
     def record(
         self,
         *,
@@ -119,7 +140,7 @@ class Answer:
                 headers=finish.headers,
                 provider_metadata=finish.provider_metadata,
             ),
-            warnings=finish.warnings,
+            warnings=finish.warnings + _dropped(finish),
             sources=tuple(self._sources),
             files=tuple(self._files),
             model=model,
@@ -148,6 +169,12 @@ class Answer:
             )
             for index, call in enumerate(self._calls)
         ]
+
+
+def _dropped(finish: ModelFinish) -> tuple[str, ...]:
+    if not finish.dropped_calls:
+        return ()
+    return (f"Tool calls without a name were dropped: {finish.dropped_calls}.",)
 
 
 def is_empty(record: StepRecord) -> bool:

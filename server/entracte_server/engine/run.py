@@ -280,10 +280,6 @@ class RunExecution:
                 message_id=self._message_id(),
                 model=model.name,
             )
-            if is_empty(record) and record.reason == "other":
-                raise ModelError(
-                    RunError("empty_stream", "The model's answer has nothing in it.", retryable=True)
-                )
             self._answer = None
             self.steps.append(record)
             calls = answer.call_rows(self.step)
@@ -310,8 +306,8 @@ class RunExecution:
                     await self.log.room()
                 elif shown:  # the end of the answer is written with what follows from it
                     self.log.extend(shown)
-        if answer.finish is None:
-            raise ModelError(RunError("cut", "The model's answer has no end.", retryable=True))
+        if (fault := answer.fault()) is not None:
+            raise ModelError(fault)
 
     def _message_id(self) -> str:
         return f"{self.spec.message_id}-{self.step}"
