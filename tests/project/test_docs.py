@@ -1,0 +1,70 @@
+"""The Python in the docs runs."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import entracte_server
+from entracte_server import App, Tool
+from entracte_server.app.cli import main
+from entracte_server.testing import serve
+from examples import support
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def snippets(page: str, containing: str = "") -> list[str]:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return [block for block in blocks if containing in block]
+
+
+def run(code: str, **names: Any) -> dict[str, Any]:
+    scope: dict[str, Any] = {name: getattr(entracte_server, name) for name in entracte_server.__all__}
+    scope.update(names)
+    exec(compile(code, "snippet", "exec"), scope)
+    return scope
+
+
+async def test_the_client_in_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    [code] = snippets("README.md", "Client(")
+    async with serve(support.app) as server:
+        code = code.replace("localhost:50051", server.address).replace("asyncio.run(main())", "")
+        await run(code)["main"]()
+    said = capsys.readouterr().out
+    assert "Order 9, the teapot, is lost by the carrier." in said
+    assert "Done: 129.00 are on their way to you." in said
+
+
+def test_the_agent_in_the_readme_is_the_one_that_new_writes(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["new", str(tmp_path / "hello")])
+    assert done.exit_code == 0, done.output
+    [code] = snippets("README.md", "App(")
+    assert (tmp_path / "hello" / "agents.py").read_text().endswith(code)
+
+
+def test_the_tools_in_the_authors_guide() -> None:
+    scope: dict[str, Any] = {}
+    for code in snippets("docs/writing-agents.md"):
+        if "entracte_server.testing" not in code:
+            scope.update(run(code, **scope))
+    tools = {name: thing for name, thing in scope.items() if isinstance(thing, Tool)}
+    assert set(tools) == {"look_up_order", "refund", "query", "wipe", "ask_user"}
+    assert isinstance(scope["app"], App)
+    refund = tools["refund"]
+    assert refund.idempotent
+    assert refund.needs_approval(refund.validate('{"order_id":"7","amount_cents":9900}'))
+    assert not refund.needs_approval(refund.validate('{"order_id":"7","amount_cents":100}'))
+
+
+async def test_the_test_in_the_authors_guide() -> None:
+    async def pay_back(order_id: str, amount_cents: int, *, idempotency_key: str) -> SimpleNamespace:
+        return SimpleNamespace(id=idempotency_key)
+
+    payments = SimpleNamespace(refund=pay_back)
+    [refund] = snippets("docs/writing-agents.md", "async def refund")
+    [code] = snippets("docs/writing-agents.md", "entracte_server.testing")
+    await run(code, refund=run(refund, payments=payments)["refund"])["test_a_large_refund_needs_approval"]()
