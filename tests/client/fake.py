@@ -210,7 +210,8 @@ class FakeServer:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["FakeServer"]:
         """The server, listening."""
-        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        limits = [(f"grpc.max_{way}_message_length", 16 * 1024 * 1024) for way in ("send", "receive")]
+        server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *limits])
         agent_service_pb2_grpc.add_AgentServiceServicer_to_server(_Agents(self), server)
         run_service_pb2_grpc.add_RunServiceServicer_to_server(_Runs(self), server)
         inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(_Inbox(self), server)

@@ -127,6 +127,15 @@ async def test_the_same_request_joins_the_run_it_started() -> None:
         with pytest.raises(entracte.RequestIdReused):
             await agent.generate("Ho", run_id="a", request_id="q")
 
+        second = await agent.generate("Hi", request_id="p")
+        assert await agent.generate("Hi", request_id="p") == second
+        assert second.run_id != first.run_id
+        streams = [agent.stream("Hi", request_id="p") for _ in range(2)]
+        assert streams[0].run_id == ""
+        results = [await stream.result() for stream in streams]
+        assert results[0] == results[1]
+        assert streams[0].run_id == streams[1].run_id == results[0].run_id != second.run_id
+
 
 async def test_a_stream_goes_on_when_the_server_is_replaced(tmp_path: Path) -> None:
     """The server stops in the middle of an answer; another one takes its place and its runs."""

@@ -84,7 +84,7 @@ class AgentClient:
 
         async def begin() -> Beginning:
             deadline = Deadline(options.get("timeout"))
-            return Beginning(Follower(connection, deadline, run_id=run_id, start=start), run_id)
+            return Beginning(Follower(connection, deadline, run_id=run_id, start=start))
 
         return RunStream(
             connection,
@@ -198,7 +198,10 @@ class AgentClient:
         )
 
     def _start_fields(self, messages: MessagesLike, options: GenerateOptions) -> dict[str, Any]:
-        named = {**options, "run_id": options.get("run_id") or new_id()}
+        named: dict[str, Any] = {**options}
+        if not options.get("run_id") and not options.get("request_id"):
+            # With a request id of the caller's, the same request must have the same body each time.
+            named["run_id"] = new_id()
         return {
             "agent_id": self.id,
             "messages": to_messages(messages_from(messages)),

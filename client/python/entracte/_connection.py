@@ -179,6 +179,7 @@ class Connection:
                 error, taken = EntracteError("the call was cut off", code="CANCELLED"), False
             if taken:
                 backoff.answered()
-            if not may_try_again(error, backoff.attached) or not (backoff.attached or error.retry_after):
+            told_to_come_back = error.retry_after is not None
+            if not may_try_again(error, backoff.attached) or not (backoff.attached or told_to_come_back):
                 raise error
             await backoff.pause(error)

@@ -89,7 +89,7 @@ def decide_and_follow(
             position, skip = 0, _before(decision.decision_id)
         run_id = response.run.run_id
         follower = Follower(connection, deadline, run_id=run_id, position=position, skip=skip)
-        return Beginning(follower, run_id, decision)
+        return Beginning(follower, decision)
 
     return begin
 

@@ -61,7 +61,7 @@ class Follower:
     ) -> None:
         self._connection = connection
         self._deadline = deadline
-        self._run_id = run_id
+        self.run_id = run_id
         self._until_finished = until_finished
         self._start = start
         self._skip = skip
@@ -108,7 +108,7 @@ class Follower:
                     return
                 error: EntracteError = StreamBroken(
                     "the stream ended before its finish chunk",
-                    metadata={"run_id": self._run_id, "sequence": str(self.position)},
+                    metadata={"run_id": self.run_id, "sequence": str(self.position)},
                 )
             except EntracteError as failure:
                 if self.stopped:
@@ -123,7 +123,7 @@ class Follower:
         if self._start is not None and self.position == 0:
             return self._start(remaining)
         request = run_service_pb2.WatchRunRequest(
-            run_id=self._run_id, after_sequence=self.position, until_finished=self._until_finished
+            run_id=self.run_id, after_sequence=self.position, until_finished=self._until_finished
         )
         connection = self._connection
         return connection.runs.WatchRun(request, timeout=remaining, metadata=connection.metadata())
@@ -133,13 +133,15 @@ class Follower:
         sequence = message.sequence
         if sequence <= self.position:
             return None
+        if not self.run_id:  # the server chose it
+            self.run_id = message.run_id
         # A sub-agent's run is a part of its root's log: its numbers have gaps, and its paths are long.
-        is_part = message.run_id != self._run_id
+        is_part = message.run_id != self.run_id
         if sequence != self.position + 1 and not is_part:
             raise SequenceGap(
-                f"chunk {self.position + 1} of run {self._run_id} is missing: {sequence} came instead",
+                f"chunk {self.position + 1} of run {self.run_id} is missing: {sequence} came instead",
                 metadata={
-                    "run_id": self._run_id,
+                    "run_id": self.run_id,
                     "expected": str(self.position + 1),
                     "sequence": str(sequence),
                 },
@@ -147,8 +149,8 @@ class Follower:
         chunk = chunk_of(message)
         if chunk is None and not message.ignorable:
             raise UnknownChunk(
-                f"chunk {sequence} of run {self._run_id} is of a type this version does not know",
-                metadata={"run_id": self._run_id, "sequence": str(sequence)},
+                f"chunk {sequence} of run {self.run_id} is of a type this version does not know",
+                metadata={"run_id": self.run_id, "sequence": str(sequence)},
             )
         self.position = sequence
         if is_part:

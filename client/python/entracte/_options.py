@@ -201,9 +201,11 @@ class GenerateOptions(Callbacks, CallOptions, total=False):
     """
 
     run_id: str | None
-    """The id of the run: letters, digits, `-`, `_`, `.`, `:`, up to 128. Made by the SDK if absent."""
+    """The id of the run: letters, digits, `-`, `_`, `.`, `:`, up to 128. Made by the SDK if absent
+    (by the server, if there is a `request_id`)."""
     request_id: str | None
-    """Makes the request safe to repeat; made by the SDK if absent."""
+    """Makes the request safe to repeat: given again with the same input and options, it joins the run
+    it started. Made by the SDK if absent."""
     max_steps: int | None
     """The most model calls of the whole run. Default 5."""
     stop_when: StopWhen | Mapping[str, Any] | Sequence[StopWhen | Mapping[str, Any]] | None

@@ -107,7 +107,7 @@ class RunsClient:
                 until_finished=options.get("until_finished", False),
                 may_be_at_rest=after > 0,
             )
-            return Beginning(follower, run_id)
+            return Beginning(follower)
 
         return RunStream(
             connection,

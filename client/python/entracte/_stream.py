@@ -31,7 +31,6 @@ class Beginning:
     """How a stream began: what follows the run, and the decision it began with."""
 
     follower: Follower
-    run_id: str
     decision: Decision | None = None
 
 
@@ -83,9 +82,10 @@ class RunStream:
 
     @property
     def run_id(self) -> str:
-        """The run's id. Known from the start, except for a decision by a bare pending call id: then
-        it is empty until the decision was made."""
-        return self._beginning.run_id if self._beginning is not None else self._run_id
+        """The run's id. Known from the start, except where only the server knows it: then it is
+        empty until a decision by a bare pending call id was made, or until the first chunk of a run
+        that was started with a `request_id` and without a `run_id`."""
+        return self._beginning.follower.run_id if self._beginning is not None else self._run_id
 
     @property
     def text(self) -> str:
