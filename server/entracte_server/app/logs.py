@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import structlog
 
+from entracte_server.rpc.call import current
+
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -14,10 +16,21 @@ def _dumps(value: Any, **_: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
+def _add_call(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+    """The request and the run that a line belongs to; a run's own tasks keep those of the request
+    that started them."""
+    call = current.get(None)
+    if call is not None:
+        event.setdefault("request_id", call.request_id)
+        event.setdefault("run_id", call.run_id)
+    return event
+
+
 def configure(level: str, form: str) -> None:
     """Set logging up for the process."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        _add_call,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]

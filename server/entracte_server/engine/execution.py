@@ -55,15 +55,15 @@ class ToolRunner:
         except TimeoutError as error:
             context._cancel()
             if not clock.expired():  # raised by the tool itself
-                return self._failed(tool, error)
+                return self._failed(tool, context, error)
             return Outcome("error", f"The tool {tool.name} did not end within {limit:g} s.", "timeout")
         except asyncio.CancelledError:
             context._cancel()
             if task is not None and task.cancelling():
                 raise
-            return self._failed(tool, RuntimeError("the tool cancelled itself"))
+            return self._failed(tool, context, RuntimeError("the tool cancelled itself"))
         except BaseException as error:
-            return self._failed(tool, error)
+            return self._failed(tool, context, error)
         return self._result(tool, value)
 
     async def _in_task(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Any:
@@ -76,7 +76,12 @@ class ToolRunner:
             if not task.done():
                 await asyncio.wait((task,), timeout=self._settings.cancel_grace)
             if not task.done():
-                _log.warning("tool_left_behind", tool=tool.name, tool_call_id=context.tool_call_id)
+                _log.warning(
+                    "tool_left_behind",
+                    run_id=context.run_id,
+                    tool=tool.name,
+                    tool_call_id=context.tool_call_id,
+                )
                 self._left_behind.add(task)
                 task.add_done_callback(self._forget)
             elif not task.cancelled():
@@ -141,8 +146,8 @@ class ToolRunner:
             )
         return Outcome("result", text)
 
-    def _failed(self, tool: Tool, error: BaseException) -> Outcome:
-        _log.info("tool_failed", tool=tool.name, error=type(error).__name__)
+    def _failed(self, tool: Tool, context: ToolContext[Any], error: BaseException) -> Outcome:
+        _log.info("tool_failed", run_id=context.run_id, tool=tool.name, error=type(error).__name__)
         if self._settings.tool_errors == "generic":
             return Outcome("error", f"The tool {tool.name} failed.", "exception")
         try:

@@ -199,6 +199,13 @@ class RunExecution:
             ending = await self._until_rest()
             if ending is not None:
                 await self._end(ending)
+            _log.info(
+                "run_parked" if ending is None else "run_ended",
+                run_id=self.log.key[1],
+                state="suspended" if ending is None else ending.state,
+                step=self.step,
+                executed_ms=self._executed_ms(),
+            )
         except LeaseLost:
             _log.warning("lease_lost", run_id=self.log.key[1])
         except StoreUnavailable as error:
