@@ -1,0 +1,42 @@
+"""The scenarios that are not due, each with the option or the reason, and those with a test of their own."""
+
+NOT_DUE = {
+    "autoresume": "auto_resume_suspended_tools",
+    "hooks_before_after": "hooks",
+    "hooks_modify_input_output": "hooks",
+    "isTaskComplete_never": "is_task_complete",
+    "isTaskComplete_suppressFeedback": "is_task_complete",
+    "memory_decline": "memory",
+    "memory_new_message_while_suspended": "memory",
+    "memory_plain": "memory",
+    "memory_suspend_resume": "memory",
+    "onIterationComplete_continue_after_final": "on_iteration_complete",
+    "onIterationComplete_feedback": "on_iteration_complete",
+    "onIterationComplete_feedback_stop": "on_iteration_complete",
+    "prepareStep": "prepare_step",
+    "savePerStep": "save_per_step",
+    "savePerStep_midrun_false": "save_per_step",
+    "savePerStep_midrun_true": "save_per_step",
+    "savePerStep_off": "save_per_step",
+    "stopwhen_array_with_maxsteps": "stop_when",
+    "stopwhen_stepcount": "stop_when",
+    "structured_invalid_fallback": "structured_output",
+    "structured_invalid_warn": "structured_output",
+    "structured_suspend": "structured_output",
+    "structured_with_tools": "structured_output",
+    "toolset_overrides_agent_tool": "toolsets",
+}
+"""By the option they are about. Options that are functions in the reference have no field yet."""
+
+NOT_OURS = {
+    "edge_models_accepted": "which classes of the reference's model library it takes; nothing was recorded",
+}
+"""Scenarios about the reference alone."""
+
+OF_THEIR_OWN = {
+    "ask_user_direct_no_suspend",
+    "consumer_cancels",
+    "late_reader_replay",
+    "runId_reuse_while_suspended",
+}
+"""Due scenarios that are no course of calls; each is a test in `test_recorded_alone.py`."""
