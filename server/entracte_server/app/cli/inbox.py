@@ -3,7 +3,7 @@
 import json
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -170,7 +170,9 @@ def answer(
     if not answers and value is None:
         if not at_terminal():
             raise click.UsageError("an answer is missing")
-        decide(client, client.agent(call.agent_id), call, Screen(events_to_stdout=True))
+        decided = decide(client, client.agent(call.agent_id), call, Screen(events_to_stdout=True))
+        if decided is not None:
+            _end(decided)
         return
     given = _json(value, "--value") if value is not None else _answer_for(call, answers)
     stream = client.agent(call.agent_id).resume_stream(call, given, **_audit(audit))
@@ -241,12 +243,16 @@ def _finish(client: "SyncClient", stream: "SyncRunStream", as_json: bool, follow
         print_chunks(stream)
     else:
         Screen().show(stream)
+    _end(stream, quiet=as_json)
+
+
+def _end(stream: "SyncRunStream", *, quiet: bool = False) -> NoReturn:
+    """Say how the run parked or ended, and exit accordingly."""
     result = stream.result()
-    if not as_json:
-        if result.finish_reason == "suspended":
-            say_waiting(result)
-        else:
-            say_end(result)
+    if not quiet and result.finish_reason == "suspended":
+        say_waiting(result)
+    elif not quiet:
+        say_end(result)
     raise SystemExit(exit_code(result.finish_reason))
 
 
