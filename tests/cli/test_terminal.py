@@ -66,8 +66,9 @@ async def server() -> AsyncIterator[TestServer]:
                 *asking(options=CHOICES, allow_free_text=True),
                 *asking(options=CHOICES, selection_mode="multi_select"),
                 *asking(),
+                [{"tool": "wipe", "args": {"path": "/tmp/x"}}],
+                [{"text": "Wiped."}],
             ),
-            agent("wiper", [{"tool": "wipe", "args": {"path": "/tmp/x"}}], [{"text": "Wiped."}]),
             agent("slow", slow),
         ]
     )
@@ -110,19 +111,23 @@ async def test_a_chat_with_approvals(server: TestServer) -> None:
         assert await terminal.ended() == 0
 
 
-@pytest.mark.parametrize("leave", ["l", "^C"])
-async def test_a_call_that_is_left_stays(server: TestServer, leave: str) -> None:
-    async with Terminal("generate", "payer", "Refund me", "--address", server.address) as terminal:
+async def test_calls_that_are_left_stay(server: TestServer) -> None:
+    async with Terminal("chat", "payer", "--address", server.address) as terminal:
+        await terminal.expect("> ")
+        terminal.send("Refund me")
         await terminal.expect("[l]eave: ")
-        if leave == "l":
-            terminal.send(leave)
-        else:
-            await asyncio.sleep(0.3)  # a prompt is there a moment before it is read
-            terminal.press(leave)
+        terminal.send("l")
         await terminal.expect("entracte inbox approve ")
+        await terminal.expect("> ")
+        terminal.send("Refund me")
+        await terminal.expect("[l]eave: ")
+        await asyncio.sleep(0.3)  # a prompt is there a moment before it is read
+        terminal.press("^C")
+        await terminal.expect("entracte inbox approve ")
+        await terminal.expect("> ")
+        terminal.press("^D")
         assert await terminal.ended() == 0
-    (run,) = await runs_of(server)
-    assert run.state == "suspended"
+    assert [run.state for run in await runs_of(server)] == ["suspended", "suspended"]
 
 
 async def test_questions_are_asked_until_the_answer_fits(server: TestServer) -> None:
@@ -145,12 +150,8 @@ async def test_questions_are_asked_until_the_answer_fits(server: TestServer) -> 
         assert "User answered: Tests, Both" in shown
         shown = await answer("Answer: ", "", "The main repo")  # the server refuses the blank one
         assert "User answered: The main repo" in shown
-        terminal.press("^D")
-        assert await terminal.ended() == 0
 
-
-async def test_an_answer_with_a_schema_is_a_form(server: TestServer) -> None:
-    async with Terminal("generate", "wiper", "Hi", "--address", server.address) as terminal:
+        terminal.send("Hi")  # now a tool with a schema of its own
         await terminal.expect('"folder": "/tmp/x"')
         await terminal.expect("ok [y/N]: ")
         terminal.send("y")
@@ -160,8 +161,10 @@ async def test_an_answer_with_a_schema_is_a_form(server: TestServer) -> None:
         terminal.send("3")
         await terminal.expect("Give note? [y/N]: ")
         terminal.send("n")
-        shown = await terminal.expect("Wiped.")
+        shown = await terminal.expect("> ")
         assert '← wipe {"wiped": true, "times": 3}' in shown
+        assert "Wiped." in shown
+        terminal.press("^D")
         assert await terminal.ended() == 0
 
 
