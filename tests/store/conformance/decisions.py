@@ -278,14 +278,16 @@ class DecisionSuite:
             run, call, pending = await waiting(store)
             decide = store.decide(a_decide(pending, call, owner="p-1"))
             cancel = store.cancel(a_cancel(run, owner="p-2"))
-            ways = [decide, cancel] if order else [cancel, decide]
-            took = [outcome.took for outcome in await asyncio.gather(*ways)]
-            assert took == [True, False]
+            if order:
+                decided, cancelled = await asyncio.gather(decide, cancel)
+            else:
+                cancelled, decided = await asyncio.gather(cancel, decide)
+            assert (decided.took, cancelled.took) == ((True, False) if order else (False, True))
             row = await store.get_run(TENANT, run.run_id)
             assert (row.fence, row.cancel_reason) == (2, "changed my mind")
 
     async def test_no_decision_is_lost_to_a_parking(self, store: Store) -> None:
-        """Whichever comes first: the owner hears of the decision by not parking, or its maker owns the run."""
+        """The owner hears of the decision by not parking, or who made it owns the run."""
         for number in range(40):
             run, call, pending = await waiting(store, park=False)
             park = store.write(a_write(run, park=a_park(4)))

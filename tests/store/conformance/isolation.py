@@ -39,7 +39,16 @@ from tests.store.conformance.builders import (
     waiting,
 )
 
-ODD = ["a\0b", "\0", "🙈👩‍👩‍👧‍👦\u200d\ufeff", "naïve ⟨x⟩ \x1b[31m", "'; DROP TABLE runs; --", "%_\\", "\uffff", "x" * 20_000]
+ODD = [
+    "a\0b",
+    "\0",
+    "🙈👩‍👩‍👧‍👦\u200d\ufeff",
+    "naïve ⟨x⟩ \x1b[31m",
+    "'; DROP TABLE runs; --",
+    "%_\\",
+    "\uffff",
+    "x" * 20_000,
+]
 
 
 class IsolationSuite:
@@ -91,13 +100,15 @@ class IsolationSuite:
         assert (await everything(store, run), await everything(store, running)) == before
 
     async def test_tenants_may_use_the_same_ids(self, store: Store) -> None:
-        ids = {"run_id": "same", "pending_call_id": "same-pending"}
         request = a_request()
         tenants = ("one", "two")
-        waits = {tenant: await waiting(store, tenant=tenant, **ids) for tenant in tenants}
+        waits = {
+            tenant: await waiting(store, tenant=tenant, run_id="same", pending_call_id="same")
+            for tenant in tenants
+        }
         for tenant in tenants:
             theirs = replace(request, tenant=tenant, body_hash=tenant.encode())
-            run, call, pending = waits[tenant]
+            _, call, pending = waits[tenant]
             op = a_decide(pending, call, decision_id="same-decision", comment=tenant)
             decided = await store.decide(replace(op, request=theirs))
             assert (decided.took, decided.run.tenant) == (True, tenant)
@@ -112,7 +123,7 @@ class IsolationSuite:
 
     async def test_an_owner_writes_for_its_tenant_only(self, store: Store) -> None:
         """Records that name another tenant or run than the write does still land in the write's run."""
-        run, call, pending = await waiting(store, park=False)
+        run, call, _ = await waiting(store, park=False)
         _, _, foreign = await waiting(store, tenant="other", park=False)
         stray = a_pending(run, call, tenant="other", run_id="elsewhere")
         closing = replace(a_decision(foreign), tenant=TENANT)
@@ -140,7 +151,11 @@ class IsolationSuite:
             owner=f"o{text}",
         )
         spec = RunSpec(
-            (Message("user", (TextPart(text), FilePart(data=text.encode()), ImagePart(url=text)), text, text),),
+            (
+                Message(
+                    "user", (TextPart(text), FilePart(data=text.encode()), ImagePart(url=text)), text, text
+                ),
+            ),
             RunOptions(
                 system=(text,),
                 request_context=text,
@@ -148,7 +163,9 @@ class IsolationSuite:
             ),
             (text,),
         )
-        request = a_request(tenant=tenant, principal=text, method=text, request_id=text, body_hash=text.encode())
+        request = a_request(
+            tenant=tenant, principal=text, method=text, request_id=text, body_hash=text.encode()
+        )
         assert (await store.create_run(CreateRun(run, spec, None, request))).made is None
         assert (await store.create_run(CreateRun(run, spec, None, request))).made is not None
         call = a_call(
@@ -245,4 +262,3 @@ class IsolationSuite:
         await good
         with pytest.raises(UnicodeEncodeError):
             await store.create_run(CreateRun(a_run(run_id="\udfff"), SPEC))
-

@@ -68,7 +68,9 @@ class OwnerSuite:
         run = await created(store, last_sequence=1)
         before = await everything(store, run)
         with pytest.raises(RunExists):
-            await store.create_run(CreateRun(replace(run, agent_id="other", owner="thief"), SPEC, chunks(1, 1)))
+            await store.create_run(
+                CreateRun(replace(run, agent_id="other", owner="thief"), SPEC, chunks(1, 1))
+            )
         assert await everything(store, run) == before
 
     async def test_of_many_that_want_one_run_id_one_gets_it(self, store: Store) -> None:

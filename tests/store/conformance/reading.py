@@ -7,6 +7,7 @@ from typing import TypeVar
 import pytest
 from msgspec.structs import replace
 
+from entracte_server.domain.runs import DecisionRow, RunRow
 from entracte_server.store.base import (
     ChunkRow,
     CreateRun,
@@ -153,13 +154,15 @@ class ReadingSuite:
         runs = [await created(store, create_time=1000 - number) for number in range(10)]
         newest = runs[::-1]
 
-        def read(limit: int) -> Callable[[str], Awaitable[tuple[list[object], str]]]:
-            return lambda cursor: store.list_runs(TENANT, RunFilter(), cursor=cursor, limit=limit)  # type: ignore[return-value]
+        async def read(limit: int) -> list[list[RunRow]]:
+            return await pages(
+                lambda cursor: store.list_runs(TENANT, RunFilter(), cursor=cursor, limit=limit)
+            )
 
-        assert await pages(read(3)) == [newest[:3], newest[3:6], newest[6:9], newest[9:]]
-        assert await pages(read(5)) == [newest[:5], newest[5:]]
-        assert await pages(read(10)) == [newest]
-        assert await pages(read(50)) == [newest]
+        assert await read(3) == [newest[:3], newest[3:6], newest[6:9], newest[9:]]
+        assert await read(5) == [newest[:5], newest[5:]]
+        assert await read(10) == [newest]
+        assert await read(50) == [newest]
 
     async def test_filters_of_runs(self, store: Store) -> None:
         running = await created(store, thread_id="t1")
@@ -221,9 +224,7 @@ class ReadingSuite:
         open_ids = [waits[index][2].pending_call_id for index in (0, 2, 3, 5, 6)]
 
         async def read(where: PendingFilter, limit: int) -> list[list[str]]:
-            found = await pages(
-                lambda cursor: store.list_pending(TENANT, where, cursor=cursor, limit=limit)
-            )
+            found = await pages(lambda cursor: store.list_pending(TENANT, where, cursor=cursor, limit=limit))
             for page in found:
                 for pending, decision in page:
                     assert (pending.state == "decided") is (decision is not None)
@@ -271,10 +272,8 @@ class ReadingSuite:
         other = (await store.decide(a_decide(other_pending, other_call))).decision
         newest = [other, *decisions[::-1]]
 
-        async def read(where: DecisionFilter, limit: int) -> list[list[object]]:
-            return await pages(
-                lambda cursor: store.list_decisions(TENANT, where, cursor=cursor, limit=limit)  # type: ignore[return-value]
-            )
+        async def read(where: DecisionFilter, limit: int) -> list[list[DecisionRow]]:
+            return await pages(lambda cursor: store.list_decisions(TENANT, where, cursor=cursor, limit=limit))
 
         assert await read(DecisionFilter(), 4) == [newest[:4], newest[4:]]
         assert await read(DecisionFilter(), 6) == [newest]
@@ -293,7 +292,7 @@ class ReadingSuite:
         await self._refuses(store, cursor)
 
     async def _refuses(self, store: Store, cursor: str, *, but: str = "") -> None:
-        lists = {
+        lists: dict[str, Callable[[], Awaitable[object]]] = {
             "runs": lambda: store.list_runs(TENANT, RunFilter(), cursor=cursor, limit=1),
             "pending": lambda: store.list_pending(TENANT, PendingFilter(), cursor=cursor, limit=1),
             "decisions": lambda: store.list_decisions(TENANT, DecisionFilter(), cursor=cursor, limit=1),
@@ -313,8 +312,8 @@ class ReadingSuite:
             await store.list_runs("other", RunFilter(), cursor=cursor, limit=1)
         for position in range(len(cursor) - 1):
             changed = "A" if cursor[position] != "A" else "B"
+            forged = cursor[:position] + changed + cursor[position + 1 :]
             with pytest.raises(ValueError, match="cursor"):
-                forged = cursor[:position] + changed + cursor[position + 1 :]
                 await store.list_runs(TENANT, RunFilter(), cursor=forged, limit=1)
 
     async def test_a_read_does_not_wait_for_writes(self, store: Store) -> None:

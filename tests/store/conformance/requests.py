@@ -78,9 +78,7 @@ class RequestSuite:
             *(store.create_run(CreateRun(run, SPEC, None, request)) for run in runs)
         )
         assert [outcome.made for outcome in outcomes].count(None) == 1
-        winner = next(
-            run.run_id for run, outcome in zip(runs, outcomes, strict=True) if outcome.made is None
-        )
+        winner = next(run.run_id for run, outcome in zip(runs, outcomes, strict=True) if outcome.made is None)
         assert {outcome.made.run_id for outcome in outcomes if outcome.made is not None} == {winner}
 
     async def test_a_request_belongs_to_principal_and_method(self, store: Store) -> None:
@@ -132,7 +130,7 @@ class RequestSuite:
         assert len({outcome.decision.decision_id for outcome in outcomes}) == 1
 
     async def test_a_refused_decision_does_not_use_up_its_request(self, store: Store) -> None:
-        run, call, pending = await waiting(store, expire_time=NOW)
+        _, call, pending = await waiting(store, expire_time=NOW)
         request = a_request()
         with pytest.raises(Refused):
             await store.decide(replace(a_decide(pending, call), request=request))
