@@ -8,6 +8,7 @@ from typing import Any, Generic, NoReturn
 
 from typing_extensions import TypeVar
 
+from entracte_server.agents import schemas
 from entracte_server.domain import json_text
 
 R = TypeVar("R", default=Any)
@@ -91,16 +92,19 @@ class ToolContext(Generic[R]):
 
         The tool is entered again from its start with the answer. `payload` (JSON, or a pydantic
         model) is what the person sees. `resume_schema` narrows the tool's own schema for this one
-        question. Raises `TypeError` or `ValueError` when they are not JSON.
+        question. Raises `TypeError` or `ValueError` when they are not JSON, or more than may be stored,
+        and `schemas.InvalidSchema` (a `ValueError`) when it is not a schema.
         """
-        raise Suspended(
-            json_text.dump(payload), None if resume_schema is None else json_text.dump(resume_schema)
-        )
+        schema = None
+        if resume_schema is not None:
+            schema = json_text.dump(resume_schema)
+            schemas.compile_schema(schema)
+        raise Suspended(json_text.dump_for_storage(payload), schema)
 
     def write(self, value: Any, *, name: str | None = None, id: str = "") -> None:
         """Stream a JSON value to whoever follows the run: as `tool-output`, or with `name` as
-        `data-NAME`. Raises `TypeError` or `ValueError` when it is not JSON."""
-        text = json_text.dump(value)
+        `data-NAME`. Raises `TypeError` or `ValueError` as `suspend` does."""
+        text = json_text.dump_for_storage(value)
         if self._emit is not None and not self._cancelled.is_set():
             self._emit(name, text, id)
 

@@ -153,3 +153,11 @@ def dump(value: Any) -> str:
     except RecursionError:
         raise ValueError("the value is nested too deeply for JSON") from None
     return scrub(text)
+
+
+def dump_for_storage(value: Any) -> str:
+    """As `dump`, for a value that is stored and read again: what `parse` would refuse is refused here,
+    as a `ValueError` (too large, too deep, keys that become equal as text)."""
+    text = dump(value)
+    parse(text)
+    return text

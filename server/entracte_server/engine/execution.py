@@ -124,17 +124,17 @@ class ToolRunner:
 
     def _parked(self, suspended: Suspended, context: ToolContext[Any]) -> Outcome | Parked:
         try:
-            state = json_text.dump(context.state) if context.state else None
-        except (TypeError, ValueError) as error:
+            state = json_text.dump_for_storage(context.state) if context.state else None
+        except Exception as error:  # a value's own code may raise anything
             return Outcome("error", f"ctx.state cannot be stored: {error}"[:MAX_MESSAGE], "exception")
         return Parked(suspended.payload, suspended.resume_schema, state)
 
     def _result(self, tool: Tool, value: Any) -> Outcome:
         try:
-            text = json_text.dump(value)
-        except (TypeError, ValueError) as error:
+            text = json_text.dump_for_storage(value)
+        except Exception as error:  # a value's own code may raise anything
             return Outcome(
-                "error", f"The result of {tool.name} is not JSON: {error}"[:MAX_MESSAGE], "invalid-result"
+                "error", f"The result of {tool.name} cannot be used: {error}"[:MAX_MESSAGE], "invalid-result"
             )
         size = len(text) if text.isascii() else len(text.encode())
         if size > self._settings.max_result:
