@@ -1,7 +1,8 @@
 """A caller of a server over real RPCs, and readers of what it gets back."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, Self
 
@@ -75,6 +76,7 @@ class Caller:
 
     def __init__(self, address: str, *, key: str = "", agent: str = "agent") -> None:
         self.agent = agent
+        self.address = address
         self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         self._metadata = (("authorization", f"Bearer {key}"),) if key else ()
         self.agents: Any = AgentServiceStub(self.channel)
@@ -152,8 +154,13 @@ class Caller:
 
     async def state(self, run_id: str) -> str:
         """The state of a run, without its prefix."""
-        run = (await self.get_run(run_id)).run
+        request = runs_pb.GetRunRequest(run_id=run_id, omit_result=True)
+        run = (await self._unary(self.runs.GetRun, request)).run
         return run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
+
+    async def has_state(self, run_id: str, *names: str) -> bool:
+        """Whether a run is in one of these states."""
+        return await self.state(run_id) in names
 
     async def list_runs(self, **filters: Any) -> runs_pb.ListRunsResponse:
         """ListRuns."""
@@ -239,6 +246,18 @@ async def chunks_of(rpc: Any) -> AsyncIterator[Chunk]:
     async for response in rpc:
         for chunk in response.chunks:
             yield chunk
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 10.0) -> None:
+    """Wait until a condition holds."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while True:
+        holds = condition()
+        if holds is True or (holds is not False and await holds):
+            return
+        assert loop.time() < end, "it did not happen in time"
+        await asyncio.sleep(0.005)
 
 
 # ---- servers ----
