@@ -140,8 +140,6 @@ async def test_a_server_that_is_gone_is_given_up(server: FakeServer) -> None:
 async def test_chunks_that_come_again_are_dropped(server: FakeServer, client: Client) -> None:
     server.plans["Stream"] = [Refuse(after=6)]
 
-    async def overlapping(*_: object) -> None: ...
-
     original = server.follow
 
     async def follow(method: str, request: object, context: object, response: type, after: int = 0) -> None:
@@ -300,7 +298,7 @@ async def test_a_void_attempt_is_shown_and_dropped_from_the_text() -> None:
     log = Log().add("start", step=0, agent_id="support")
     log.add("step_start").add("text_delta", id="t", text="Wro")
     log.add("tool_call", tool_call_id="c1", tool_name="look", args=js("{}"))
-    log.add("text_delta", path=["helper"], id="t", text="inner")
+    log.add("text_delta", path=["researcher"], id="t", text="inner")
     log.add("step_start", attempt=2).add("text_delta", attempt=2, id="t", text="Right")
     log.add("step_finish", attempt=2).finish()
     async with FakeServer(log).running() as server, Client(server.address) as client:
@@ -353,9 +351,9 @@ async def test_a_watch_passes_over_earlier_parkings() -> None:
 async def test_the_run_of_a_sub_agent_is_a_part_of_its_roots_log(client: Client, server: FakeServer) -> None:
     log = Log("root").add("start", step=0)
     for text in "abc":
-        log.add("text_delta", path=["helper"], id="t", text=text)
+        log.add("text_delta", path=["researcher"], id="t", text=text)
         log.add("text_delta", id="t", text="outer")
-    log.add("finish", path=["helper"])
+    log.add("finish", path=["researcher"])
     part = [chunk for chunk in log.chunks if chunk.agent_path]
 
     async def follow(method: str, request: object, context: object, response: type, after: int = 0) -> None:
@@ -365,7 +363,7 @@ async def test_the_run_of_a_sub_agent_is_a_part_of_its_roots_log(client: Client,
     server.follow = follow  # type: ignore[method-assign]
     chunks = await collect(client.runs.watch("child"))
     assert [chunk.sequence for chunk in chunks] == [2, 4, 6, 8]
-    assert chunks[0].agent_path[0].agent_id == "helper"
+    assert chunks[0].agent_path[0].agent_id == "researcher"
 
 
 async def test_a_stream_survives_cut_connections() -> None:
