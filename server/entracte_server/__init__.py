@@ -1,11 +1,26 @@
 """Entracte: a gRPC service that runs LLM agents which stop and wait for people.
 
-This is what authors of agents use; everything in `__all__` is public.
+This is what authors of agents use; everything in `__all__` is public. Names are loaded when they are
+first used, so that the command line starts fast.
 """
 
-from entracte_server.agents import Agent, App, Tool, ToolContext, ask_user, tool
-from entracte_server.domain.options import ModelSettings, ToolChoice
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from entracte_server.agents import Agent, App, Tool, ToolContext, ask_user, tool
+    from entracte_server.domain.options import ModelSettings, ToolChoice
 
 __version__ = "0.1.0"
 
 __all__ = ["Agent", "App", "ModelSettings", "Tool", "ToolChoice", "ToolContext", "ask_user", "tool"]
+
+_OPTIONS = ("ModelSettings", "ToolChoice")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "entracte_server.domain.options" if name in _OPTIONS else "entracte_server.agents"
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value

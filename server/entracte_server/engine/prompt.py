@@ -64,11 +64,16 @@ def step_messages(record: StepRecord, calls: Sequence[CallRow]) -> list[Message]
 
 
 def conversation(spec: RunSpec, steps: Iterable[StepRecord], calls: Iterable[CallRow]) -> list[Message]:
-    """The whole conversation so far."""
+    """The whole conversation so far, as a model is given it."""
+    return opening(spec) + answers(steps, calls)
+
+
+def answers(steps: Iterable[StepRecord], calls: Iterable[CallRow]) -> list[Message]:
+    """What the steps of a run added to its conversation."""
     by_step: dict[int, list[CallRow]] = {}
     for call in calls:
         by_step.setdefault(call.step, []).append(call)
-    messages = opening(spec)
+    messages: list[Message] = []
     for record in steps:
         messages += step_messages(record, sorted(by_step.get(record.step, []), key=lambda c: c.index))
     return messages

@@ -106,7 +106,7 @@ class AgentService:
         if not request.HasField("resume_data"):
             raise invalid("resume_data", "is required; to answer with null, send the text null")
         data, _ = checks.json_value("resume_data", request.resume_data)
-        return pb.ResumeResponse(**await self._decide(request, Verdict("resume", data=data)))
+        return pb.ResumeResponse(**await self._decide(request, context, Verdict("resume", data=data)))
 
     async def Approve(self, request: pb.ApproveRequest, context: Context) -> pb.ApproveResponse:
         """Approve a call."""
@@ -116,7 +116,7 @@ class AgentService:
         if request.args_digest and len(request.args_digest) != 32:
             raise invalid("args_digest", "a SHA-256 has 32 bytes")
         verdict = Verdict("approve", edited_args=edited, args_digest=request.args_digest)
-        return pb.ApproveResponse(**await self._decide(request, verdict))
+        return pb.ApproveResponse(**await self._decide(request, context, verdict))
 
     async def Decline(self, request: pb.DeclineRequest, context: Context) -> pb.DeclineResponse:
         """Decline a call."""
@@ -125,7 +125,7 @@ class AgentService:
             reason_json, _ = checks.json_value("reason_json", request.reason_json)
         reason = checks.text("reason", request.reason, MAX_REASON)
         verdict = Verdict("decline", reason=reason, reason_json=reason_json)
-        return pb.DeclineResponse(**await self._decide(request, verdict))
+        return pb.DeclineResponse(**await self._decide(request, context, verdict))
 
     async def SubmitToolResult(
         self, request: pb.SubmitToolResultRequest, context: Context
@@ -138,9 +138,9 @@ class AgentService:
             verdict = Verdict("submit", error=checks.text("error", request.error, MAX_REASON))
         else:
             verdict = Verdict("submit", data=checks.json_value("result", request.result)[0])
-        return pb.SubmitToolResultResponse(**await self._decide(request, verdict))
+        return pb.SubmitToolResultResponse(**await self._decide(request, context, verdict))
 
-    async def _decide(self, request: Any, verdict: Verdict) -> dict[str, Any]:
+    async def _decide(self, request: Any, context: Context, verdict: Verdict) -> dict[str, Any]:
         """What the four verbs have in common."""
         call = current.get()
         call.require("decide")
@@ -167,6 +167,7 @@ class AgentService:
         )
         run, decision = decided.run, decided.decision
         call.run_id = run.run_id
+        await context.send_initial_metadata(((RUN_ID_METADATA, run.run_id),))
         response: dict[str, Any] = {
             "decision": decision_message(decision),
             "replayed": decided.made is not None,

@@ -83,12 +83,13 @@ def result_message(
     calls: dict[int, list[CallRow]] = {}
     for call in sorted(snapshot.calls, key=lambda k: (k.step, k.index)):
         calls.setdefault(call.step, []).append(call)
+    added = prompt.answers(steps, snapshot.calls)
     result = generate_result_pb2.GenerateResult(
         run_id=run.run_id,
         finish_reason=values.FINISH_REASONS.number(run.finish_reason),
         stop_cause=values.STOP_CAUSES.number(run.stop_cause),
         pending_calls=[pending_message(row) for row in snapshot.pending],
-        messages=to_messages(prompt.conversation(snapshot.spec, steps, snapshot.calls)),
+        messages=to_messages([*snapshot.spec.input, *added]),
     )
     texts = []
     usage = Usage()
@@ -129,9 +130,7 @@ def result_message(
     if steps:
         last = steps[-1]
         result.response.CopyFrom(_response(last))
-        for record in steps:
-            own = calls.get(record.step, [])
-            result.response.messages.extend(to_messages(prompt.step_messages(record, own)))
+        result.response.messages.extend(to_messages(added))
         if last.response.provider_metadata is not None:
             result.provider_metadata.text = last.response.provider_metadata
     if run.error is not None:

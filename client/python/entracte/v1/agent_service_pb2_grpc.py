@@ -29,7 +29,7 @@ class AgentServiceStub:
     """Starts runs and answers the calls that wait.
 
     A run lives on its own: it goes on when the client that started it is gone. Its id is in the
-    initial metadata `entracte-run-id` of `Generate` and `Stream` as soon as it is stored.
+    initial metadata `entracte-run-id` of `Generate`, `Stream` and the decisions as soon as it is stored.
 
     Idempotency: every request that changes something has a `request_id`, chosen by the caller (a
     ULID or UUID), in the scope of tenant, principal and method. Sent again with the same body it
@@ -86,7 +86,7 @@ class AgentServiceServicer:
     """Starts runs and answers the calls that wait.
 
     A run lives on its own: it goes on when the client that started it is gone. Its id is in the
-    initial metadata `entracte-run-id` of `Generate` and `Stream` as soon as it is stored.
+    initial metadata `entracte-run-id` of `Generate`, `Stream` and the decisions as soon as it is stored.
 
     Idempotency: every request that changes something has a `request_id`, chosen by the caller (a
     ULID or UUID), in the scope of tenant, principal and method. Sent again with the same body it
@@ -198,7 +198,7 @@ class AgentService:
     """Starts runs and answers the calls that wait.
 
     A run lives on its own: it goes on when the client that started it is gone. Its id is in the
-    initial metadata `entracte-run-id` of `Generate` and `Stream` as soon as it is stored.
+    initial metadata `entracte-run-id` of `Generate`, `Stream` and the decisions as soon as it is stored.
 
     Idempotency: every request that changes something has a `request_id`, chosen by the caller (a
     ULID or UUID), in the scope of tenant, principal and method. Sent again with the same body it
