@@ -100,10 +100,7 @@ class Interleavings(RuleBasedStateMachine):
         self.write(owner, owner.write(calls=tuple(calls), opened=tuple(opened), park=park))
 
     def wait(self, work: Awaitable[T]) -> T:
-        async def run() -> T:
-            return await work
-
-        return self.runner.run(run())
+        return self.runner.get_loop().run_until_complete(work)
 
     def teardown(self) -> None:
         self.wait(self.store.close())

@@ -123,6 +123,8 @@ Runner = Callable[[sqlite3.Connection, Sequence[Operation[Any]], KnownRuns], lis
 def _run(
     connection: sqlite3.Connection, operations: Sequence[Operation[Any]], runs: KnownRuns, runner: Runner
 ) -> list[Any]:
+    if connection.in_transaction:  # the rollback before this one failed
+        connection.execute("ROLLBACK")
     connection.execute("BEGIN IMMEDIATE")
     try:
         outcomes = runner(connection, operations, runs)
