@@ -64,7 +64,8 @@ def _options(settings: ServerSettings) -> list[tuple[str, Any]]:
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.max_concurrent_streams", settings.streams_per_principal),
+        # Beyond what a principal may have open, so that more is refused and does not wait unseen.
+        ("grpc.max_concurrent_streams", settings.streams_per_principal + 1000),
     ]
 
 
