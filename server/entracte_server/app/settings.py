@@ -130,6 +130,11 @@ class Settings(BaseSettings):
         host = self.address.rpartition(":")[0].strip("[]")
         if not self.api_keys and host not in ("127.0.0.1", "localhost", "::1"):
             raise ValueError(f"address {self.address}: without api_keys the server listens on loopback only")
+        owners: dict[str, ApiKey] = {}
+        for item in self.api_keys:
+            other = owners.setdefault(item.key.get_secret_value(), item)
+            if other is not item:
+                raise ValueError(f"api_keys: {other.principal} and {item.principal} have the same key")
         return self
 
     def engine(self) -> EngineSettings:
