@@ -120,7 +120,10 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The order of the sources; the file is `entracte.toml`, or what `ENTRACTE_CONFIG` names."""
-        file = Path(os.environ.get("ENTRACTE_CONFIG", DEFAULT_FILE))
+        named = os.environ.get("ENTRACTE_CONFIG")
+        if named and not Path(named).is_file():
+            raise ValueError(f"ENTRACTE_CONFIG: there is no file {named}")
+        file = Path(named or DEFAULT_FILE)
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
 
     @pydantic.model_validator(mode="after")

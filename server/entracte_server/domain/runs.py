@@ -67,7 +67,7 @@ class RunSpec(Data, frozen=True):
 
 
 class Response(Data, frozen=True):
-    """What the provider said about an answer. `time` is the provider's, in seconds."""
+    """What the provider said about an answer. `time` is the provider's own."""
 
     id: str = ""
     model: str = ""

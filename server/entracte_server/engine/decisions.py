@@ -5,6 +5,7 @@ cannot be misunderstood. What is checked here is checked against the frozen pend
 call is still open is checked by the store, in the statement that settles it.
 """
 
+import datetime as dt
 import hmac
 
 import msgspec
@@ -149,9 +150,14 @@ def _not_found(ref: Ref) -> Refusal:
 
 def already_decided(pending: PendingRow, decision: DecisionRow | None) -> Refusal:
     """The refusal of a second decision, with who decided what and when."""
+    when = who = ""
+    if decision is not None:
+        who = f" by {decision.principal[:200]} ({decision.verb})"
+        moment = dt.datetime.fromtimestamp(decision.decide_time / 1000, dt.UTC)
+        when = f" at {moment.isoformat(timespec='seconds')}"
     refusal = Refusal(
         "PENDING_CALL_ALREADY_DECIDED",
-        "The call was decided before.",
+        f"The call was decided before{who}{when}.",
         pending_call_id=pending.pending_call_id,
     )
     if decision is not None:

@@ -70,7 +70,7 @@ def _response(record: StepRecord) -> generate_result_pb2.ResponseInfo:
         headers=dict(record.response.headers),
     )
     if record.response.time:
-        message.timestamp.CopyFrom(values.timestamp(record.response.time * 1000))
+        message.timestamp.CopyFrom(values.timestamp(record.response.time))
     return message
 
 

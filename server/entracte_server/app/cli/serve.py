@@ -50,6 +50,8 @@ def read_settings(**given: Any) -> "Settings":
             for item in error.errors(include_url=False, include_input=False)
         ]
         raise click.UsageError("\n".join(lines)) from None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _stand_in(script: str | None) -> "Any":
