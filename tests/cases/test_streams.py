@@ -161,7 +161,8 @@ async def test_an_error_is_the_end() -> None:
     for a model that fails as foreseen and for one that does not."""
 
     async def broken(request: Any) -> AsyncIterator[Any]:
-        yield [request.no_such_thing["secret path /etc/x"]]
+        nothing: dict[str, Any] = {}
+        yield [nothing["secret path /etc/x"]]
 
     class Broken:
         name = "broken/model"
