@@ -12,7 +12,7 @@ from typing import Any
 from bench.measures import CASES, Case, Figures
 from bench.systems import ALL, ENTRACTE
 
-_TIMES_MORE = ("batched", "raw", "iterator")
+_PEERS = ("batched", "raw", "iterator")
 
 
 @dataclass(slots=True)
@@ -183,7 +183,6 @@ def as_json(results: Results) -> dict[str, Any]:
             for case in CASES
         },
         "ratios": {
-            case.id: {peer: results.ratio(case.id, case.figure, peer) for peer in _TIMES_MORE}
-            for case in CASES
+            case.id: {peer: results.ratio(case.id, case.figure, peer) for peer in _PEERS} for case in CASES
         },
     }
