@@ -42,8 +42,8 @@ class ModelRequest(Data, frozen=True):
 class ModelFinish(Data, frozen=True):
     """The end of a complete answer; always the last event, exactly once.
 
-    `raw_reason` is the provider's own word, `response_time` its own clock (ms). `tool_calls` is never promised by `reason`: whether
-    there are calls is told by the `ToolCall` events.
+    `raw_reason` is the provider's own word, `response_time` its own clock (ms). `tool_calls` is never
+    promised by `reason`: whether there are calls is told by the `ToolCall` events.
     """
 
     reason: FinishReason
