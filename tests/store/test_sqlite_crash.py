@@ -17,7 +17,7 @@ from entracte_server.store.sqlite import SQLiteStore
 from tests.store.conformance.builders import SPEC, TENANT, a_request, chunks, log_of
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = 5
+ROUNDS = 4
 
 Acknowledged = list[list[Any]]
 
