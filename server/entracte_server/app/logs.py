@@ -1,8 +1,15 @@
-"""Structured logs on standard error: one JSON object a line, never what messages say."""
+"""Structured logs on standard error: one JSON object a line, never what messages say.
+
+Lines are written by a thread of their own: a reader of the log that falls asleep must not stop the
+server. When it is too far behind, lines are dropped, and their number is logged once it goes on.
+"""
 
 import logging
+import queue
 import sys
-from typing import Any
+import threading
+import time
+from typing import Any, BinaryIO
 
 import msgspec
 import structlog
@@ -10,6 +17,50 @@ import structlog
 from entracte_server.rpc.call import current
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+BACKLOG = 10_000
+"""Lines that may wait to be written."""
+
+
+class LineWriter:
+    """Writes lines to a stream from a daemon thread. What structlog calls a logger."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._lines: queue.Queue[bytes] = queue.Queue(BACKLOG)
+        self._dropped = 0
+        threading.Thread(target=self._write, name="entracte-log", daemon=True).start()
+
+    def msg(self, line: bytes | str) -> None:
+        """Have a line written; never waits."""
+        try:
+            self._lines.put_nowait(line if isinstance(line, bytes) else line.encode())
+        except queue.Full:
+            self._dropped += 1
+
+    debug = info = warning = error = critical = exception = msg
+
+    def flush(self, seconds: float) -> None:
+        """Wait until what was logged so far is written, at most `seconds`."""
+        end = time.monotonic() + seconds
+        while self._lines.unfinished_tasks and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def _write(self) -> None:
+        while True:
+            line = self._lines.get()
+            dropped, self._dropped = self._dropped, 0
+            if dropped:
+                line = b'{"event":"log_lines_dropped","count":%d}\n%b' % (dropped, line)
+            try:
+                self._stream.write(line + b"\n")
+                if self._lines.empty():
+                    self._stream.flush()
+            except (OSError, ValueError):  # nobody reads the log any more: go on without
+                continue
+            finally:
+                self._lines.task_done()
 
 
 def _dumps(value: Any, **_: Any) -> bytes:
@@ -26,25 +77,24 @@ def _add_call(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
     return event
 
 
-def configure(level: str, form: str) -> None:
-    """Set logging up for the process."""
+def configure(level: str, form: str) -> LineWriter:
+    """Set logging up for the process; `flush` the writer before the process ends."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _add_call,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    factory: Any
+    writer = LineWriter(sys.stderr.buffer)
     if form == "json":
         shared += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_dumps)]
-        factory = structlog.BytesLoggerFactory(sys.stderr.buffer)
     else:
         shared.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
-        factory = structlog.PrintLoggerFactory(sys.stderr)
     structlog.configure(
         processors=shared,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=factory,
+        logger_factory=lambda *_: writer,
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    return writer

@@ -107,9 +107,11 @@ def serve(
     settings = read_settings(address=address, store=store, log_format=log_format, log_level=log_level)
     from entracte_server.app.logs import configure
 
-    configure(settings.log_level, settings.log_format)
+    log = configure(settings.log_level, settings.log_format)
     app = load_app(target)
-    raise SystemExit(_run(app, settings, _stand_in(scripted)))
+    code = _run(app, settings, _stand_in(scripted))
+    log.flush(1.0)
+    raise SystemExit(code)
 
 
 def _run(app: "App", settings: "Settings", stand_in: Any) -> int:

@@ -1,0 +1,39 @@
+"""Logs are written beside the server, never in its way."""
+
+import os
+import threading
+
+from entracte_server.app.logs import BACKLOG, LineWriter
+
+
+def test_a_reader_that_sleeps_stops_nobody_and_dropped_lines_are_counted() -> None:
+    """A full pipe holds no caller up; what did not fit is told of once the pipe is read again."""
+    read, write = os.pipe()
+    writer = LineWriter(os.fdopen(write, "wb"))
+    line = b"x" * 1000
+    for _ in range(BACKLOG + 500):  # would block for ever, were it written here
+        writer.msg(line)
+    received = bytearray()
+
+    def drain() -> None:
+        while b"log_lines_dropped" not in received or b"the end" not in received:
+            received.extend(os.read(read, 1 << 16))
+
+    reader = threading.Thread(target=drain, daemon=True)
+    reader.start()
+    writer.flush(20)
+    writer.msg("the end")
+    reader.join(20)
+    assert not reader.is_alive()
+    os.close(read)
+
+
+def test_lines_come_in_order() -> None:
+    """One line a message, as they were given."""
+    read, write = os.pipe()
+    writer = LineWriter(os.fdopen(write, "wb"))
+    for number in range(100):
+        writer.msg(str(number))
+    writer.flush(20)
+    assert os.read(read, 1 << 16).split() == [str(number).encode() for number in range(100)]
+    os.close(read)
