@@ -142,7 +142,8 @@ class Park(Data, frozen=True):
 
 
 class End(Data, frozen=True):
-    """End the run and give up its ownership. `executed_ms` is added."""
+    """End the run and give up its ownership. `executed_ms` is added. A pending call that is still open
+    then is no longer to be decided."""
 
     state: RunState
     finish_reason: FinishReason
@@ -155,7 +156,13 @@ class RunWrite(Data, frozen=True):
     """What the owner of a run writes in one transaction.
 
     `calls` are inserted or replaced by call id, `steps` inserted or replaced by step number.
-    `opened` pending calls are inserted; each decision of `closed` settles the pending call it names.
+    `opened` pending calls are inserted; each decision of `closed` settles the pending call it names,
+    unless somebody decided it before; its `sequence`, when it has none, is the run's last before this
+    write. Chunks follow the run's last sequence, otherwise it is a `ValueError`.
+
+    A write may be repeated, unchanged, by an owner that does not know whether it was committed: what
+    was committed is recognised by its chunks, by what it opened or by the state it left the run in,
+    and is not done twice. A write with `steps` and a parking are progress: takeovers are counted anew.
     """
 
     tenant: str
@@ -185,7 +192,8 @@ class Decide(Data, frozen=True):
     decision is added; `call` replaces the call's row (state `decided`). When nobody owns the run it
     becomes running, owned by `owner` under the next fence, and `started` (when given) replaces the
     call's row instead of `call`: the new owner is about to enter the tool.
-    The stored decision's `sequence` is the run's last sequence.
+    The stored decision's `sequence` is the run's last sequence. A decision whose id is stored is
+    answered from there, without taking the run.
     """
 
     decision: DecisionRow
@@ -207,7 +215,7 @@ class Decided(Data, frozen=True):
 
 class Cancel(Data, frozen=True):
     """Ask to cancel a run. A run that nobody owns and that has not ended becomes running, owned by
-    `owner` under the next fence. A run that has ended stays as it is."""
+    `owner` under the next fence. A run that has ended stays as it is. The first reason stands."""
 
     tenant: str
     run_id: str
@@ -266,7 +274,8 @@ class DecisionFilter(Data, frozen=True):
 class Store(Protocol):
     """Keeps runs. All methods raise `StoreUnavailable` when the database does not answer.
 
-    Cursors of lists are opaque to callers; empty starts at the beginning.
+    Cursors of lists are opaque to callers; empty starts at the beginning; one that is none of this list
+    and tenant is a `ValueError`.
     """
 
     async def create_run(self, op: CreateRun) -> Created:
@@ -300,9 +309,9 @@ class Store(Protocol):
     async def delete_run(
         self, tenant: str, run_id: str, *, force: bool, request: RequestKey | None
     ) -> Made | None:
-        """Delete all of a run that has ended, or that is suspended with `force`; its request ids
-        stay, so that a repeated request is recognised. Raises `NotFound`, `Refused` (not-finished),
-        `RequestReused`."""
+        """Delete all of a run that has ended, or that is suspended with `force`, and the runs of its
+        sub-agents; its request ids stay, so that a repeated request is recognised. Raises
+        `NotFound`, `Refused` (not-finished), `RequestReused`."""
         ...
 
     async def adopt(self, owner: str, *, active: frozenset[tuple[str, str]]) -> list[RunRow]:
