@@ -99,6 +99,20 @@ class IsolationSuite:
                 await store.write(replace(write, tenant="other"))
         assert (await everything(store, run), await everything(store, running)) == before
 
+    async def test_a_tree_is_one_tenants(self, store: Store) -> None:
+        for tenant in (TENANT, "other"):
+            await created(store, tenant=tenant, run_id="root", root_run_id="root", parent_run_id="")
+            child = await created(
+                store, tenant=tenant, run_id="child", root_run_id="root", parent_run_id="root"
+            )
+            assert child.tenant == tenant
+        await store.write(a_write(a_run(run_id="root"), end=an_end()))
+        await store.delete_run(TENANT, "root", force=False, request=None)
+        with pytest.raises(NotFound):
+            await store.get_run(TENANT, "child")
+        for run_id in ("root", "child"):
+            assert (await store.get_run("other", run_id)).run_id == run_id
+
     async def test_tenants_may_use_the_same_ids(self, store: Store) -> None:
         request = a_request()
         tenants = ("one", "two")

@@ -186,10 +186,11 @@ class OwnerSuite:
     async def test_executed_time_adds_up(self, store: Store) -> None:
         run, call, pending = await waiting(store)
         decided = await store.decide(a_decide(pending, call))
-        assert decided.took
-        await store.write(a_write(decided.run, chunks=chunks(5, 5), end=an_end()))
-        row = await store.get_run(run.tenant, run.run_id)
-        assert row.executed_ms == 150
+        await store.write(a_write(decided.run, calls=(replace(call, state="waiting"),), park=a_park(5)))
+        assert (await store.get_run(run.tenant, run.run_id)).executed_ms == 200
+        cancelled = await store.cancel(a_cancel(run))
+        await store.write(a_write(cancelled.run, chunks=chunks(6, 6), end=an_end()))
+        assert (await store.get_run(run.tenant, run.run_id)).executed_ms == 250
 
     async def test_the_end_of_a_run(self, store: Store) -> None:
         run, call, pending = await waiting(store, park=False)
@@ -229,6 +230,12 @@ class OwnerSuite:
         row, decision = await store.get_pending(run.tenant, pending.pending_call_id)
         assert row.decision_id == decided.decision.decision_id
         assert decision == decided.decision
+
+    async def test_closing_touches_calls_of_the_run_only(self, store: Store) -> None:
+        run = await created(store)
+        other, _, pending = await waiting(store)
+        await store.write(a_write(run, closed=(a_decision(pending, run_id=run.run_id),)))
+        assert (await store.load(other.tenant, other.run_id)).pending == (pending,)
 
     async def test_closing_keeps_the_sequence_it_is_given(self, store: Store) -> None:
         run, _, pending = await waiting(store, park=False)

@@ -240,6 +240,19 @@ class ReadingSuite:
             everything[6:],
         ]
 
+    async def test_a_page_of_large_rows_is_short(self, store: Store) -> None:
+        """What a page holds must fit into one response, whatever the rows hold."""
+        run = await created(store)
+        calls = [a_call(run, index=index, args=f'"{index}{"x" * 3_000_000}"') for index in range(5)]
+        pendings = [a_pending(run, call) for call in calls]
+        await store.write(a_write(run, calls=tuple(calls), opened=tuple(pendings)))
+        await store.decide(a_decide(pendings[0], calls[0]))
+        where = PendingFilter(include_decided=True)
+        found = await pages(lambda cursor: store.list_pending(TENANT, where, cursor=cursor, limit=50))
+        assert [pending.call_id for page in found for pending, _ in page] == [call.call_id for call in calls]
+        for page in found:
+            assert sum(len(pending.args) + len(d.args if d else "") for pending, d in page) < 12_000_000
+
     async def test_filters_of_pending_calls(self, store: Store) -> None:
         first, call, pending = await waiting(store, thread_id="t", resource_id="r")
         _, _, other = await waiting(store, agent_id="other", thread_id="t")
