@@ -109,7 +109,7 @@ class Reader:
         if not rows:
             raise NotFound(self._key[1])
         for row in rows:
-            data = row.data if row.first > self._after else codec.entries_after(row.data, self._after)
+            data = codec.without_first(row.data, self._after - row.first + 1)
             self._after = row.last
             for piece in codec.split(data, PAGE):
                 yield piece

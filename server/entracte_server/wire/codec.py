@@ -6,7 +6,8 @@ in several pieces, so the parts of a chunk that stay the same over a step are en
 delta costs a few byte strings rather than a message object.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -265,21 +266,9 @@ def to_message(chunk: Chunk) -> chunk_pb2.Chunk:
     return message
 
 
-def entries_after(entries: bytes, after: int) -> bytes:
-    """The entries whose chunks come after sequence `after`: a row may begin before a reader's
-    position."""
-    response = agent_service_pb2.StreamResponse.FromString(entries)
-    return agent_service_pb2.StreamResponse(
-        chunks=[c for c in response.chunks if c.sequence > after]
-    ).SerializeToString()
-
-
-def split(entries: bytes, limit: int) -> list[bytes]:
-    """`entries` in pieces of at most `limit` bytes (one entry, if larger, is a piece)."""
-    if len(entries) <= limit:
-        return [entries]
-    pieces = []
-    start = position = 0
+def _ends(entries: bytes) -> Iterator[int]:
+    """Where each entry ends."""
+    position = 0
     while position < len(entries):
         length, shift, at = 0, 0, position + len(_ENTRY)
         while True:
@@ -289,7 +278,23 @@ def split(entries: bytes, limit: int) -> list[bytes]:
             shift += 7
             if byte < 128:
                 break
-        end = at + length
+        position = at + length
+        yield position
+
+
+def without_first(entries: bytes, count: int) -> bytes:
+    """`entries` without the first `count` of them: a row may begin before a reader's position. The rest
+    is what it was, byte for byte."""
+    return entries[next(islice(_ends(entries), count - 1, None)) :] if count > 0 else entries
+
+
+def split(entries: bytes, limit: int) -> list[bytes]:
+    """`entries` in pieces of at most `limit` bytes (one entry, if larger, is a piece)."""
+    if len(entries) <= limit:
+        return [entries]
+    pieces = []
+    start = position = 0
+    for end in _ends(entries):
         if end - start > limit and position > start:
             pieces.append(entries[start:position])
             start = position
