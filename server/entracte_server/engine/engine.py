@@ -122,8 +122,11 @@ class Engine:
             self._adopter.cancel()
         for timer in self._timers.values():
             timer.cancel()
-        if self._run_tasks and grace > 0:
-            await asyncio.wait(list(self._run_tasks), timeout=grace)
+        # Decisions in flight are among the tasks, and start runs that have to come to rest as well.
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace
+        while self._tasks and loop.time() < end:
+            await asyncio.wait(list(self._tasks), timeout=end - loop.time())
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
