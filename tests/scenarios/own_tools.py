@@ -12,9 +12,17 @@ from tests.scenarios.tools import Log
 
 
 class Confirm(pydantic.BaseModel):
-    """The answer that `wipe` wants."""
+    """The answer that `wipe` wants; no JSON Schema says all of it."""
 
     ok: bool
+    path: str = ""
+
+    @pydantic.field_validator("path")
+    @classmethod
+    def _absolute(cls, path: str) -> str:
+        if path and not path.startswith("/"):
+            raise ValueError("must begin with a slash")
+        return path
 
 
 def shop(log: Log) -> Mapping[str, Tool]:

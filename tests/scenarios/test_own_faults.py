@@ -11,12 +11,9 @@ from google.protobuf.duration_pb2 import Duration
 from entracte.v1 import inbox_service_pb2, inbox_service_pb2_grpc, result_pb2, run_service_pb2
 from entracte.v1 import options_pb2 as options
 from tests.scenarios import lines, own_tools
+from tests.scenarios.own import BEGIN, GO_ON, PAY, ending, events_of, result_of, shop, use
 from tests.scenarios.play import Conversation, Decide, Setup, Start, Step, conversation, play, refusal_of
 from tests.scenarios.table import approve, resume
-from tests.scenarios.test_own_loop import BEGIN, ending, events_of, result_of, shop, use
-
-PAY = {"account": "a", "cents": 500}
-GO_ON = lines.step_finish("tool-calls", 1, goes_on=True)
 
 
 def retries(count: int) -> Setup:

@@ -9,56 +9,9 @@ import pytest
 from entracte.v1 import message_pb2, result_pb2
 from entracte.v1 import options_pb2 as options
 from entracte.v1.json_pb2 import Json
-from tests.scenarios import lines, own_tools
-from tests.scenarios.play import Mode, Setup, Start, conversation, play, said, text_input
-from tests.scenarios.recording import Course
-
-BEGIN = ["start", "step-start"]
-
-
-def shop(**given: Any) -> Setup:
-    """The agent with its tools, and options."""
-    return Setup(own_tools.shop, given)
-
-
-async def course(folder: pathlib.Path, setup: Setup, *script: Any, mode: Mode = "stream") -> Course:
-    """What comes of one call."""
-    return await play(setup, list(script), [Start()], mode, folder)
-
-
-def events_of(course: Course, phase: int = 0) -> list[str]:
-    """The lines of one phase."""
-    events = course.phases[phase].events
-    assert events is not None
-    return events
-
-
-def result_of(course: Course, phase: int = 0) -> lines.Result:
-    """Its result."""
-    result = course.phases[phase].result
-    assert result is not None
-    return result
-
-
-def prompt_of(course: Course, index: int) -> list[str]:
-    """What one model call saw after the first two messages."""
-    assert course.prompts is not None
-    return course.prompts[index].messages[2:]
-
-
-def use(tool: str, call_id: str = "c1", /, **args: Any) -> dict[str, Any]:
-    """A tool call in a script."""
-    return {"tool": tool, "id": call_id, "args": args}
-
-
-def ending(text: str, steps: int) -> list[str]:
-    """A last step that says `text`."""
-    return [
-        "step-start",
-        *lines.say(text),
-        lines.step_finish("stop", steps),
-        lines.finish("stop", steps),
-    ]
+from tests.scenarios import lines
+from tests.scenarios.own import BEGIN, course, ending, events_of, prompt_of, result_of, shop, use
+from tests.scenarios.play import Mode, Start, conversation, play, said, text_input
 
 
 @pytest.mark.parametrize("mode", ["stream", "generate"])
@@ -195,6 +148,26 @@ async def test_calls_that_cannot_be_made(tmp_path: pathlib.Path) -> None:
         "tool + c4 weather error invalid-args",
         "tool + c5 weather error invalid-args",
     ]
+
+
+async def test_ids_are_unique(tmp_path: pathlib.Path) -> None:
+    """A call whose id the run had before gets another one before it is first shown; so no result can hide
+    another, and every call has its own."""
+    came = await course(
+        tmp_path,
+        shop(),
+        [use("weather", city="Oslo"), use("weather", city="Rome")],
+        [use("weather", city="Bern")],
+        [{"text": "ok"}],
+    )
+    told = [line for line in events_of(came) if line.startswith("tool-result")]
+    assert sorted(told) == [
+        lines.result("c1", "weather", {"city": "Oslo"}, {"city": "Oslo", "days": 1}),
+        lines.result("new1", "weather", {"city": "Rome"}, {"city": "Rome", "days": 1}),
+        lines.result("new2", "weather", {"city": "Bern"}, {"city": "Bern", "days": 1}),
+    ]
+    calls = [line for line in prompt_of(came, 2) if " call " in line]
+    assert [line.split(" call ")[1].split()[0] for line in calls] == ["c1", "new1", "new2"]
 
 
 async def test_trying_again_has_an_end(tmp_path: pathlib.Path) -> None:
