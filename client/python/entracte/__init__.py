@@ -120,6 +120,7 @@ from entracte._errors import (
     Unimplemented,
     UnknownChunk,
     VerbMismatch,
+    WaitTooLong,
 )
 from entracte._fold import Fold
 from entracte._inbox import DecisionFilter, InboxClient, InboxFilter, InboxWatchOptions
@@ -340,6 +341,7 @@ __all__ = [
     "Usage",
     "VerbMismatch",
     "Version",
+    "WaitTooLong",
     "WatchOptions",
     "_WithObject",
     "__version__",

@@ -50,6 +50,7 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      ├─ Unimplemented
      │   └─ OptionUnsupported
      ├─ DeadlineExceeded           the `timeout` passed; the run goes on
+     │   └─ WaitTooLong            not yours, the server's own limit on the wait
      ├─ Internal                   a fault of the server
      └─ StreamError                the stream is not what the contract says
          ├─ SequenceGap            a chunk is missing
@@ -314,6 +315,10 @@ class DeadlineExceeded(EntracteError):
     """The `timeout` passed. It bounds the wait, not the run, which goes on."""
 
     code = "DEADLINE_EXCEEDED"
+
+
+class WaitTooLong(DeadlineExceeded):
+    """The server's own limit on the wait passed; the run goes on, and the same call joins it."""
 
 
 class Internal(EntracteError):

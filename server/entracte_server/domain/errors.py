@@ -39,6 +39,7 @@ Reason = Literal[
     "STORE_UNAVAILABLE",
     "RUN_LEASE_LOST",
     "INTERNAL",
+    "WAIT_TOO_LONG",
 ]
 
 

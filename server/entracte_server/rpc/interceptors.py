@@ -205,7 +205,7 @@ class Deadline(Interceptor):
         except TimeoutError:
             if not scope.expired():
                 raise
-            await context.abort(
-                grpc.StatusCode.DEADLINE_EXCEEDED,
+            raise Refusal(
+                "WAIT_TOO_LONG",
                 "The server's limit for this RPC passed; repeat it with the same request_id.",
-            )
+            ) from None
