@@ -8,14 +8,12 @@ import pytest
 
 from entracte_server.store.base import Store
 from entracte_server.store.sqlite import SQLiteStore
-from tests.store.conformance import (
-    DecisionSuite,
-    IsolationSuite,
-    OwnerSuite,
-    ReadingSuite,
-    RequestSuite,
-    check_interleavings,
-)
+from tests.store.conformance.decisions import DecisionSuite
+from tests.store.conformance.interleavings import check_interleavings
+from tests.store.conformance.isolation import IsolationSuite
+from tests.store.conformance.owner import OwnerSuite
+from tests.store.conformance.reading import ReadingSuite
+from tests.store.conformance.requests import RequestSuite
 
 
 @pytest.fixture

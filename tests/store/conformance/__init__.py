@@ -1,22 +1,11 @@
 """What every store must do: test classes to inherit, each of which needs a fixture `store` that gives an
 open, empty store.
 
+    from tests.store.conformance.owner import OwnerSuite
+
     class TestOwner(OwnerSuite):
         pass
+
+`interleavings.check_interleavings` takes a function that opens one. Nothing is exported from here:
+`builders` is used by processes that need no test tools.
 """
-
-from tests.store.conformance.decisions import DecisionSuite
-from tests.store.conformance.interleavings import check_interleavings
-from tests.store.conformance.isolation import IsolationSuite
-from tests.store.conformance.owner import OwnerSuite
-from tests.store.conformance.reading import ReadingSuite
-from tests.store.conformance.requests import RequestSuite
-
-__all__ = [
-    "DecisionSuite",
-    "IsolationSuite",
-    "OwnerSuite",
-    "ReadingSuite",
-    "RequestSuite",
-    "check_interleavings",
-]
