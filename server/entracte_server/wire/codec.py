@@ -164,6 +164,10 @@ _TEXT_DELTA = _CODECS[d.TextDelta].tag
 _REASONING_DELTA = _CODECS[d.ReasoningDelta].tag
 
 
+def _path(path: Sequence[PathElement]) -> list[chunk_pb2.PathElement]:
+    return [chunk_pb2.PathElement(agent_id=e.agent_id, tool_call_id=e.tool_call_id) for e in path]
+
+
 class ChunkEncoder:
     """Encodes the chunks of one attempt of one step of a run."""
 
@@ -184,9 +188,7 @@ class ChunkEncoder:
             source=SOURCES.number(source),
             step=self._step,
             attempt=self._attempt,
-            agent_path=[
-                chunk_pb2.PathElement(agent_id=e.agent_id, tool_call_id=e.tool_call_id) for e in self._path
-            ],
+            agent_path=_path(self._path),
             ignorable=ignorable,
         ).SerializeToString()
 
@@ -258,6 +260,7 @@ def to_message(chunk: Chunk) -> chunk_pb2.Chunk:
         source=SOURCES.number(chunk.source),
         step=chunk.step,
         attempt=chunk.attempt,
+        agent_path=_path(chunk.agent_path),
         ignorable=chunk.ignorable,
     )
     if chunk.emit_time:
