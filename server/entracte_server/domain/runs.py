@@ -248,3 +248,9 @@ class Snapshot(Data, frozen=True):
     calls: tuple[CallRow, ...] = ()
     pending: tuple[PendingRow, ...] = ()
     """The open ones."""
+
+    @property
+    def waiting(self) -> list[PendingRow]:
+        """The open pending calls in the order in which the model made the calls."""
+        order = {call.call_id: (call.step, call.index) for call in self.calls}
+        return sorted(self.pending, key=lambda row: order.get(row.call_id, (0, 0)))

@@ -68,8 +68,10 @@ def model_request(
     messages: Sequence[Message],
     used_ids: Iterable[str],
 ) -> ModelRequest:
-    """The request of one model call."""
+    """The request of one model call. Where no tool may be called, none is offered."""
     merged = merge_options(agent, options)
+    if merged.tool_choice.mode == "none":
+        tools = {}
     return ModelRequest(
         messages=messages,
         tools=[ToolSpec(name, tool.description, tool.input_schema) for name, tool in tools.items()],

@@ -36,7 +36,7 @@ from entracte_server.domain.runs import (
 )
 from entracte_server.engine import prompt
 from entracte_server.engine.answer import Answer, is_empty
-from entracte_server.engine.configure import model_request, tools_of
+from entracte_server.engine.configure import merge_options, model_request, tools_of
 from entracte_server.engine.execution import ToolRunner
 from entracte_server.engine.runlog import RunLog, now_ms
 from entracte_server.engine.settings import EngineSettings
@@ -87,6 +87,7 @@ class RunExecution:
         self.cancel_reason = snapshot.run.cancel_reason
         options = snapshot.spec.options
         self.tools: dict[str, Tool | ClientTool] = tools_of(agent, options)
+        self.tool_choice = merge_options(agent, options).tool_choice
         self.concurrency = (
             options.tool_call_concurrency or agent.tool_call_concurrency or DEFAULT_TOOL_CALL_CONCURRENCY
         )

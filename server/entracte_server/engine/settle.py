@@ -156,7 +156,7 @@ class Settlement:
                 "The answer was cut by the token limit, so this call was not executed.",
             )
             return
-        if run.spec.options.tool_choice.mode == "none":
+        if run.tool_choice.mode == "none":
             self._refuse(call, "not-executed", "Tools may not be called in this run.")
             return
         tool = run.tools.get(call.tool_name)

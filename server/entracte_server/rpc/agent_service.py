@@ -183,7 +183,7 @@ class AgentService:
     # ---- what is shown ----
 
     def _run(self, snapshot: Snapshot) -> run_pb2.Run:
-        return run_message(snapshot.run, snapshot.pending, snapshot.spec.options.request_context)
+        return run_message(snapshot.run, snapshot.waiting, snapshot.spec.options.request_context)
 
     def _result(self, snapshot: Snapshot) -> generate_result_pb2.GenerateResult:
         return result_message(snapshot, lambda: self._engine.request_body(snapshot))

@@ -84,11 +84,12 @@ def result_message(
     for call in sorted(snapshot.calls, key=lambda k: (k.step, k.index)):
         calls.setdefault(call.step, []).append(call)
     added = prompt.answers(steps, snapshot.calls)
+    waiting = snapshot.waiting
     result = generate_result_pb2.GenerateResult(
         run_id=run.run_id,
         finish_reason=values.FINISH_REASONS.number(run.finish_reason),
         stop_cause=values.STOP_CAUSES.number(run.stop_cause),
-        pending_calls=[pending_message(row) for row in snapshot.pending],
+        pending_calls=[pending_message(row) for row in waiting],
         messages=to_messages([*snapshot.spec.input, *added]),
     )
     texts = []
@@ -135,8 +136,8 @@ def result_message(
             result.provider_metadata.text = last.response.provider_metadata
     if run.error is not None:
         result.error.CopyFrom(values.run_error(run.error))
-    if snapshot.pending:
-        result.suspend_payload.CopyFrom(_suspend_payload(snapshot.pending[0]))
+    if waiting:
+        result.suspend_payload.CopyFrom(_suspend_payload(waiting[0]))
     if snapshot.spec.options.include_request_body and (body := request_body()) is not None:
         result.request.body.text = body
     size = result.ByteSize()

@@ -32,7 +32,7 @@ class RunService:
         """Read a run."""
         tenant, run_id = self._of(request.run_id)
         snapshot = await self._engine.store.load(tenant, run_id)
-        run = run_message(snapshot.run, snapshot.pending, snapshot.spec.options.request_context)
+        run = run_message(snapshot.run, snapshot.waiting, snapshot.spec.options.request_context)
         if request.omit_result:
             return pb.GetRunResponse(run=run)
         result = result_message(snapshot, lambda: self._engine.request_body(snapshot))

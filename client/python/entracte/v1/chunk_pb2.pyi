@@ -836,7 +836,7 @@ class ToolResultChunk(_message.Message):
     """Whether the provider executed the tool itself."""
     @_builtins.property
     def args(self) -> _json_pb2.Json:
-        """The arguments it ran with."""
+        """The arguments as the model wrote them, or as a reviewer edited them."""
 
     @_builtins.property
     def result(self) -> _json_pb2.Json:
@@ -1001,7 +1001,7 @@ class ToolCallApprovalChunk(_message.Message):
 
     @_builtins.property
     def resume_schema(self) -> _json_pb2.Json:
-        """The schema of what an approval may carry."""
+        """The schema of what an approval may carry beside edited arguments; absent: nothing."""
 
     def __init__(
         self,

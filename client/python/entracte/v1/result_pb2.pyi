@@ -196,7 +196,8 @@ class RunError(_message.Message):
     RAW_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     """The kind: `provider_error`, `cut` (the model's stream broke off), `stall` (no bytes within the
-    idle limit), `content_filter`, `empty_stream`, `connection`, `timeout`, `internal`.
+    idle limit), `content_filter`, `empty_stream`, `connection`, `timeout`, `tool_limit` (no usable tool call in
+    several steps in a row), `internal`.
     """
     message: _builtins.str
     """In words."""
