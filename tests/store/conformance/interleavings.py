@@ -409,7 +409,7 @@ class Interleavings(RuleBasedStateMachine):
         assert {row.pending_call_id: row.decision_id for row, _ in calls if row.decision_id} == self.decided
 
 
-def check_interleavings(open_store: OpenStore, *, examples: int = 60, steps: int = 30) -> None:
+def check_interleavings(open_store: OpenStore, *, examples: int = 100, steps: int = 30) -> None:
     """Play many orders of events, each in a store of its own."""
     machine = type("Machine", (Interleavings,), {"open_store": staticmethod(open_store)})
     run_state_machine_as_test(
