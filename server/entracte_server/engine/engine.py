@@ -308,6 +308,7 @@ class Engine:
         """Delete all of a run; says whether an earlier request had done so. Raises what the store
         raises."""
         made = await self.store.delete_run(tenant, run_id, force=force, request=request)
+        self.hub.deleted((tenant, run_id))
         self.hub.inbox.changed(tenant)
         return made is not None
 

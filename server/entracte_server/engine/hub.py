@@ -53,6 +53,11 @@ class Subscription:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def look_again(self) -> None:
+        """Send the reader back to the store."""
+        self.lagging = True
+        self.wake()
+
     def take(self) -> list[Event]:
         """Everything that is there now."""
         events = list(self._events)
@@ -105,6 +110,11 @@ class Hub:
             event = Event(row, state)
             for reader in readers:
                 reader.push(event)
+
+    def deleted(self, key: RunKey) -> None:
+        """A run is no more: its readers are to find out."""
+        for reader in self._readers.get(key, ()):
+            reader.look_again()
 
     def wake_all(self) -> None:
         """Wake every reader, because the server stops."""
