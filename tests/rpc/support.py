@@ -248,10 +248,14 @@ class Peer:
         *,
         timeout: float | None = 30,
         raw_responses: bool = False,
+        as_stream: bool = False,
     ) -> Any:
-        """The call object of a streaming RPC, or the awaitable of a unary one."""
+        """The call object of a streaming RPC, or the awaitable of a unary one. `as_stream` reads a
+        unary RPC as a stream of one message, which is the same on the wire: Python's client shows the
+        initial metadata of a unary RPC at its end only."""
         descriptor = METHODS[method]
-        make = self.channel.unary_stream if descriptor.server_streaming else self.channel.unary_unary
+        streaming = descriptor.server_streaming or as_stream
+        make = self.channel.unary_stream if streaming else self.channel.unary_unary
         assert descriptor.containing_service is not None
         parse = None if raw_responses else GetMessageClass(descriptor.output_type).FromString
         rpc: Any = make(
@@ -347,6 +351,14 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, seco
                 await asyncio.sleep(0.01)
     except TimeoutError:
         pytest.fail(f"it never happened: {what}")
+
+
+async def rest_of(call: Any) -> list[Any]:
+    """The messages of a stream that were not read yet."""
+    found: list[Any] = []
+    while (response := await call.read()) is not grpc.aio.EOF:
+        found.append(response)
+    return found
 
 
 def kinds(chunks: Sequence[chunk_pb2.Chunk]) -> list[str]:
