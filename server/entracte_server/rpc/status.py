@@ -83,7 +83,9 @@ def refusal_of(error: StoreError, run_id: str = "") -> Refusal:
     if isinstance(error, RunExists):
         return Refusal("RUN_ALREADY_EXISTS", "The run id is taken.", run_id=run_id)
     if isinstance(error, RequestReused):
-        return Refusal("REQUEST_ID_REUSED", "The request_id was used with another request.")
+        return Refusal(
+            "REQUEST_ID_REUSED", "The request_id was used with another request.", request_id=error.request_id
+        )
     if isinstance(error, StoreUnavailable):
         return Refusal("STORE_UNAVAILABLE", "The database does not answer.", retry_after=1.0)
     if isinstance(error, LeaseLost):

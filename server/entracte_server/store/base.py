@@ -58,6 +58,10 @@ class RunExists(StoreError):
 class RequestReused(StoreError):
     """The request id was used with another body."""
 
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"request id {request_id} was used with another body")
+        self.request_id = request_id
+
 
 RefusalCause = Literal["decided", "expired", "claimed", "finished", "not-finished"]
 

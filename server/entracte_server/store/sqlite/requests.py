@@ -23,7 +23,7 @@ def made_by(cursor: sqlite3.Cursor, key: RequestKey | None) -> Made | None:
     if row is None:
         return None
     if row[0] != key.body_hash:
-        raise RequestReused(f"request id {key.request_id} was used with another body")
+        raise RequestReused(key.request_id)
     return Made(row[1], row[2])
 
 
