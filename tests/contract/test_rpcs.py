@@ -1,0 +1,437 @@
+"""The basic contract of every RPC, as a blocking client sees it: what it does and what it refuses."""
+
+import json
+from typing import Any
+
+import grpc
+import pytest
+
+from entracte.v1 import agent_service_pb2 as agents
+from entracte.v1 import (
+    agent_service_pb2_grpc,
+    chunk_pb2,
+    inbox_service_pb2_grpc,
+    pending_call_pb2,
+    run_pb2,
+    run_service_pb2_grpc,
+)
+from entracte.v1 import inbox_service_pb2 as inbox
+from entracte.v1 import result_pb2 as results
+from entracte.v1 import run_service_pb2 as runs
+from tests.contract.support import Client
+from tests.rpc.support import METHODS, generate, js, kinds, ref, stream
+
+SUCCEEDED, SUSPENDED = run_pb2.RUN_STATE_SUCCEEDED, run_pb2.RUN_STATE_SUSPENDED
+STOP = results.FINISH_REASON_STOP
+
+
+def of(messages: list[Any]) -> list[chunk_pb2.Chunk]:
+    """The chunks in a stream's messages."""
+    return [chunk for message in messages for chunk in message.chunks]
+
+
+def shown(pending: pending_call_pb2.PendingCall) -> pending_call_pb2.CallRef:
+    """Names a call that waits."""
+    return ref(pending.pending_call_id)
+
+
+def finished(response: Any, verb: int) -> Any:
+    """What a decision with `wait` must say: the run ended, and who decided what."""
+    assert response.run.state == SUCCEEDED
+    assert response.result.finish_reason == STOP
+    assert (response.decision.verb, response.decision.principal) == (verb, "local")
+    assert not response.replayed
+    return response
+
+
+def test_the_generated_stubs_have_every_rpc(grpc_channel: grpc.Channel) -> None:
+    """What the tests call by name is what a generated stub offers, and every RPC is tested here."""
+    stubs: list[Any] = [
+        agent_service_pb2_grpc.AgentServiceStub(grpc_channel),
+        run_service_pb2_grpc.RunServiceStub(grpc_channel),
+        inbox_service_pb2_grpc.InboxServiceStub(grpc_channel),
+    ]
+    assert {name for stub in stubs for name in vars(stub) if not name.startswith("_")} == set(METHODS)
+    response = stubs[0].Generate(generate(), timeout=20)
+    assert response.result.text == "good day"
+    done = {name.removeprefix("test_").replace("_", "") for name in globals()}
+    assert {name for name in METHODS if name.lower() not in done} == set()
+    assert {method for method, *_ in REFUSALS} == set(METHODS)
+
+
+# ---- AgentService ----
+
+
+def test_generate(client: Client) -> None:
+    """Runs an agent to its end: text, reason, the steps, the run and its id in the metadata. Sent
+    again under its `request_id` it gives the same run; with another body it is refused."""
+    request = generate(request_id="contract-generate")
+    call = client.open("Generate", request)
+    response = call.result()
+    assert response.result.text == "good day"
+    assert response.result.finish_reason == STOP
+    assert len(response.result.steps) == 1
+    assert response.run.state == SUCCEEDED
+    assert dict(call.initial_metadata())["entracte-run-id"] == response.run.run_id
+
+    again = client.one("Generate", request)
+    assert (again.run, again.result, again.replayed) == (response.run, response.result, True)
+    other = client.refuse("Generate", generate(text="other", request_id="contract-generate"))
+    assert (other.code, other.reason) == ("INVALID_ARGUMENT", "REQUEST_ID_REUSED")
+    assert other.metadata == {"request_id": "contract-generate"}
+
+
+def test_stream(client: Client) -> None:
+    """Streams a run: chunks from `start` to `finish`, numbered from 1, the run's id in the metadata."""
+    call = client.open("Stream", stream())
+    run_id = dict(call.initial_metadata())["entracte-run-id"]
+    chunks = of(list(call))
+    assert [chunk.sequence for chunk in chunks] == list(range(1, len(chunks) + 1))
+    assert {chunk.run_id for chunk in chunks} == {run_id}
+    assert (kinds(chunks)[0], kinds(chunks)[-1]) == ("start", "finish")
+    assert "".join(chunk.text_delta.text for chunk in chunks) == "good day"
+    assert chunks[-1].finish.reason == STOP
+
+
+def test_resume(client: Client) -> None:
+    """An answer that fits goes to the tool that asked; one that does not leaves the call waiting."""
+    pending = client.parked("suspends")
+    assert pending.kind == chunk_pb2.PENDING_CALL_KIND_SUSPENSION
+    assert json.loads(pending.suspend_payload.text) == {"confirm": "it"}
+    refusal = client.refuse("Resume", agents.ResumeRequest(call=shown(pending), resume_data=js("{}")))
+    assert (refusal.code, refusal.reason) == ("INVALID_ARGUMENT", "RESUME_DATA_INVALID")
+    assert refusal.violations
+    request = agents.ResumeRequest(call=shown(pending), resume_data=js('{"ok":true}'), wait=True)
+    response = finished(client.one("Resume", request), chunk_pb2.DECISION_VERB_RESUME)
+    assert [json.loads(c.tool_result.result.text) for c in response.result.tool_results] == [{"ok": True}]
+
+
+def test_approve(client: Client) -> None:
+    """An approval of what was shown runs the tool; of anything else it is refused; a second one too."""
+    pending = client.parked()
+    assert pending.kind == chunk_pb2.PENDING_CALL_KIND_APPROVAL
+    wrong = agents.ApproveRequest(call=shown(pending), args_digest=b"\0" * 32, wait=True)
+    refusal = client.refuse("Approve", wrong)
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "ARGS_DIGEST_MISMATCH")
+    assert refusal.metadata == {"pending_call_id": pending.pending_call_id}
+
+    request = agents.ApproveRequest(call=shown(pending), args_digest=pending.args_digest, wait=True)
+    response = finished(client.one("Approve", request), chunk_pb2.DECISION_VERB_APPROVE)
+    assert [json.loads(c.tool_result.result.text) for c in response.result.tool_results] == [{"paid": 7}]
+
+    second = client.refuse("Approve", request)
+    assert (second.code, second.reason) == ("FAILED_PRECONDITION", "PENDING_CALL_ALREADY_DECIDED")
+    assert second.metadata["decision_id"] == response.decision.decision_id
+    assert (second.metadata["verb"], second.metadata["principal"]) == ("approve", "local")
+    edited = agents.ApproveRequest(call=shown(client.parked()), edited_args=js('{"amount":"x"}'))
+    assert client.refuse("Approve", edited).reason == "EDITED_ARGS_INVALID"
+
+
+def test_decline(client: Client) -> None:
+    """A declined call is not executed and the model goes on; the words are in the audit and the stream."""
+    pending = client.parked()
+    request = agents.DeclineRequest(call=shown(pending), reason="too much", wait=True)
+    response = finished(client.one("Decline", request), chunk_pb2.DECISION_VERB_DECLINE)
+    assert response.decision.reason == "too much"
+    assert not response.result.tool_results
+    chunks = of(client.all("WatchRun", runs.WatchRunRequest(run_id=pending.run_id)))
+    assert [c.tool_output_denied.reason for c in chunks if c.HasField("tool_output_denied")] == ["too much"]
+    assert client.refuse("Decline", request).reason == "PENDING_CALL_ALREADY_DECIDED"
+
+
+def test_submit_tool_result(client: Client) -> None:
+    """What the caller's own tool returned goes to the model; an approval is no answer to such a call."""
+    pending = client.parked("hands-out")
+    assert pending.kind == chunk_pb2.PENDING_CALL_KIND_CLIENT_TOOL
+    refusal = client.refuse("Approve", agents.ApproveRequest(call=shown(pending)))
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "VERB_MISMATCH")
+    assert refusal.metadata["kind"] == "client-tool"
+    request = agents.SubmitToolResultRequest(call=shown(pending), result=js('{"n":2}'), wait=True)
+    response = finished(client.one("SubmitToolResult", request), chunk_pb2.DECISION_VERB_SUBMIT)
+    assert [json.loads(c.tool_result.result.text) for c in response.result.tool_results] == [{"n": 2}]
+
+
+# ---- RunService ----
+
+
+def test_get_run(client: Client) -> None:
+    """The same run and result that `Generate` gave; without the result where it is not wanted."""
+    made = client.one("Generate", generate())
+    read = client.one("GetRun", runs.GetRunRequest(run_id=made.run.run_id))
+    assert (read.run, read.result) == (made.run, made.result)
+    short = client.one("GetRun", runs.GetRunRequest(run_id=made.run.run_id, omit_result=True))
+    assert short.run == made.run
+    assert not short.HasField("result")
+
+
+def test_list_runs(client: Client) -> None:
+    """Newest first, page by page, only those that the filters let pass."""
+    made = [client.parked("asks").run_id for _ in range(3)]
+    where: dict[str, Any] = {"agent_id": "asks", "states": [SUSPENDED], "page_size": 2}
+    first = client.one("ListRuns", runs.ListRunsRequest(**where))
+    assert first.next_page_token
+    second = client.one("ListRuns", runs.ListRunsRequest(**where, page_token=first.next_page_token))
+    assert [run.run_id for page in (first, second) for run in page.runs] == made[::-1]
+    assert not second.next_page_token
+    other = client.one("ListRuns", runs.ListRunsRequest(agent_id="asks", states=[SUCCEEDED]))
+    assert not other.runs
+
+
+def test_watch_run(client: Client) -> None:
+    """The chunks that were streamed, from any position; the end of what there is, but not beyond."""
+    sent = of(client.all("Stream", stream()))
+    run_id = sent[0].run_id
+    assert of(client.all("WatchRun", runs.WatchRunRequest(run_id=run_id))) == sent
+    assert of(client.all("WatchRun", runs.WatchRunRequest(run_id=run_id, after_sequence=2))) == sent[2:]
+    end = len(sent)
+    assert client.all("WatchRun", runs.WatchRunRequest(run_id=run_id, after_sequence=end)) == []
+    ahead = client.refuse("WatchRun", runs.WatchRunRequest(run_id=run_id, after_sequence=end + 1))
+    assert (ahead.code, ahead.reason) == ("OUT_OF_RANGE", "SEQUENCE_AHEAD")
+    assert ahead.metadata == {"run_id": run_id, "last_sequence": str(end)}
+
+
+def test_watch_run_follows_a_run_through_its_suspension(client: Client) -> None:
+    """With `until_finished` the stream waits for the decision and ends with the run."""
+    pending = client.parked()
+    call = client.open("WatchRun", runs.WatchRunRequest(run_id=pending.run_id, until_finished=True))
+    first = next(call)
+    assert first.chunks[0].sequence == 1
+    client.one("Approve", agents.ApproveRequest(call=shown(pending)))
+    chunks = of([first, *call])
+    assert kinds(chunks).count("finish") == 2
+    assert (kinds(chunks)[-1], chunks[-1].finish.reason) == ("finish", STOP)
+    assert [chunk.sequence for chunk in chunks] == list(range(1, len(chunks) + 1))
+
+
+def test_cancel_run(client: Client) -> None:
+    """A run at work and a parked one end as cancelled, with the reason in `abort`; the call that
+    waited cannot be decided any more. Cancelling a run that has ended changes nothing."""
+    call = client.open("Stream", stream("slow"))
+    run_id = dict(call.initial_metadata())["entracte-run-id"]
+    request = runs.CancelRunRequest(run_id=run_id, reason="changed my mind", wait=True)
+    response = client.one("CancelRun", request)
+    assert response.run.state == run_pb2.RUN_STATE_CANCELLED
+    chunks = of(list(call))
+    assert kinds(chunks)[-2:] == ["abort", "finish"]
+    assert chunks[-2].abort.reason == "changed my mind"
+    assert client.one("CancelRun", request).run == response.run
+
+    pending = client.parked()
+    response = client.one("CancelRun", runs.CancelRunRequest(run_id=pending.run_id, wait=True))
+    assert response.run.state == run_pb2.RUN_STATE_CANCELLED
+    late = client.refuse("Approve", agents.ApproveRequest(call=shown(pending)))
+    assert late.code == "FAILED_PRECONDITION"
+    assert late.reason in {"RUN_FINISHED", "PENDING_CALL_ALREADY_DECIDED"}
+
+
+def test_delete_run(client: Client) -> None:
+    """A run that has ended is gone from everywhere; a parked one needs `force`."""
+    done = client.one("Generate", generate()).run.run_id
+    assert not client.one("DeleteRun", runs.DeleteRunRequest(run_id=done)).replayed
+    assert client.refuse("GetRun", runs.GetRunRequest(run_id=done)).reason == "RUN_NOT_FOUND"
+
+    pending = client.parked()
+    refusal = client.refuse("DeleteRun", runs.DeleteRunRequest(run_id=pending.run_id))
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "RUN_NOT_FINISHED")
+    assert refusal.metadata == {"run_id": pending.run_id, "state": "suspended"}
+    client.one("DeleteRun", runs.DeleteRunRequest(run_id=pending.run_id, force=True))
+    gone = client.refuse(
+        "GetPendingCall", inbox.GetPendingCallRequest(pending_call_id=pending.pending_call_id)
+    )
+    assert gone.reason == "PENDING_CALL_NOT_FOUND"
+
+
+# ---- InboxService ----
+
+
+def test_list_pending_calls(client: Client) -> None:
+    """Oldest first, page by page; a decided call is listed where that is asked for."""
+    calls = [client.parked("suspends") for _ in range(3)]
+    run_ids = [pending.run_id for pending in calls]
+    found: list[str] = []
+    token = ""
+    while token or not found:
+        request = inbox.ListPendingCallsRequest(agent_id="suspends", page_size=2, page_token=token)
+        page = client.one("ListPendingCalls", request)
+        found += [pending.run_id for pending in page.pending_calls]
+        token = page.next_page_token
+    assert found[-3:] == run_ids
+    client.one("Decline", agents.DeclineRequest(call=shown(calls[0]), wait=True))
+    where: dict[str, Any] = {"run_id": run_ids[0]}
+    assert not client.one("ListPendingCalls", inbox.ListPendingCallsRequest(**where)).pending_calls
+    request = inbox.ListPendingCallsRequest(**where, include_decided=True)
+    [decided] = client.one("ListPendingCalls", request).pending_calls
+    assert decided.decision.verb == chunk_pb2.DECISION_VERB_DECLINE
+
+
+def test_get_pending_call(client: Client) -> None:
+    """A call as the run's result shows it, and after the decision with that."""
+    pending = client.parked()
+    request = inbox.GetPendingCallRequest(pending_call_id=pending.pending_call_id)
+    assert client.one("GetPendingCall", request).pending_call == pending
+    client.one("Decline", agents.DeclineRequest(call=shown(pending), reason="no"))
+    decided = client.one("GetPendingCall", request).pending_call
+    assert decided.state == pending_call_pb2.PENDING_CALL_STATE_DECIDED
+    assert decided.decision.reason == "no"
+
+
+def test_watch_pending_calls(client: Client) -> None:
+    """First what is open, marked where that is complete, then what opens and what closes."""
+    pending = client.parked("asks")
+    call = client.open("WatchPendingCalls", inbox.WatchPendingCallsRequest(run_id=pending.run_id))
+    messages = [next(call)]
+    while not messages[-1].snapshot_complete:
+        messages.append(next(call))
+    assert [p.pending_call_id for m in messages for p in m.opened] == [pending.pending_call_id]
+    client.one("Resume", agents.ResumeRequest(call=shown(pending), resume_data=js("0"), wait=True))
+    message = next(call)
+    while not message.closed_pending_call_ids:
+        message = next(call)
+    assert list(message.closed_pending_call_ids) == [pending.pending_call_id]
+    call.cancel()
+    assert call.code() is grpc.StatusCode.CANCELLED
+
+
+def test_claim_pending_call(client: Client) -> None:
+    """The claim is the caller's for the time it asks for, and it may still decide."""
+    pending = client.parked()
+    request = inbox.ClaimPendingCallRequest(pending_call_id=pending.pending_call_id)
+    request.ttl.seconds = 60
+    claim = client.one("ClaimPendingCall", request).pending_call.claim
+    assert claim.principal == "local"
+    assert claim.expire_time.seconds > pending.create_time.seconds
+    client.one("Approve", agents.ApproveRequest(call=shown(pending), wait=True))
+    late = client.refuse("ClaimPendingCall", request)
+    assert (late.code, late.reason) == ("FAILED_PRECONDITION", "PENDING_CALL_ALREADY_DECIDED")
+
+
+def test_release_pending_call(client: Client) -> None:
+    """A released call has no claim; releasing what nobody claimed is no error."""
+    pending = client.parked()
+    name = pending.pending_call_id
+    client.one("ClaimPendingCall", inbox.ClaimPendingCallRequest(pending_call_id=name))
+    for _ in range(2):
+        released = client.one("ReleasePendingCall", inbox.ReleasePendingCallRequest(pending_call_id=name))
+        assert not released.pending_call.HasField("claim")
+
+
+def test_list_decisions(client: Client) -> None:
+    """Newest first: who decided what about which arguments, with the words and notes of the request."""
+    first, second = client.parked(), client.parked()
+    client.one("Approve", agents.ApproveRequest(call=shown(first), comment="fine", on_behalf_of="ada"))
+    client.one("Decline", agents.DeclineRequest(call=shown(second), reason="no"))
+    listed = client.one("ListDecisions", inbox.ListDecisionsRequest(page_size=2)).decisions
+    assert [decision.pending_call_id for decision in listed] == [
+        second.pending_call_id,
+        first.pending_call_id,
+    ]
+    assert (listed[1].comment, listed[1].on_behalf_of, listed[1].principal) == ("fine", "ada", "local")
+    assert listed[1].args == first.args
+    where = inbox.ListDecisionsRequest(pending_call_id=first.pending_call_id)
+    assert list(client.one("ListDecisions", where).decisions) == [listed[1]]
+
+
+# ---- refusals ----
+
+NOWHERE = ref("no-such-call")
+MISSING: dict[str, Any] = {"pending_call_id": "no-such-call"}
+REFUSALS: list[tuple[str, Any, str, str, dict[str, str]]] = [
+    ("Generate", generate("nobody"), "NOT_FOUND", "AGENT_NOT_FOUND", {"agent_id": "nobody"}),
+    ("Stream", stream("nobody"), "NOT_FOUND", "AGENT_NOT_FOUND", {"agent_id": "nobody"}),
+    (
+        "Resume",
+        agents.ResumeRequest(call=NOWHERE, resume_data=js("1")),
+        "NOT_FOUND",
+        "PENDING_CALL_NOT_FOUND",
+        MISSING,
+    ),
+    ("Approve", agents.ApproveRequest(call=NOWHERE), "NOT_FOUND", "PENDING_CALL_NOT_FOUND", MISSING),
+    ("Decline", agents.DeclineRequest(call=NOWHERE), "NOT_FOUND", "PENDING_CALL_NOT_FOUND", MISSING),
+    (
+        "SubmitToolResult",
+        agents.SubmitToolResultRequest(call=NOWHERE, result=js("1")),
+        "NOT_FOUND",
+        "PENDING_CALL_NOT_FOUND",
+        MISSING,
+    ),
+    ("GetRun", runs.GetRunRequest(run_id="none"), "NOT_FOUND", "RUN_NOT_FOUND", {"run_id": "none"}),
+    ("ListRuns", runs.ListRunsRequest(page_token="x"), "INVALID_ARGUMENT", "PAGE_TOKEN_INVALID", {}),
+    ("WatchRun", runs.WatchRunRequest(run_id="none"), "NOT_FOUND", "RUN_NOT_FOUND", {"run_id": "none"}),
+    ("CancelRun", runs.CancelRunRequest(run_id="none"), "NOT_FOUND", "RUN_NOT_FOUND", {"run_id": "none"}),
+    ("DeleteRun", runs.DeleteRunRequest(run_id="none"), "NOT_FOUND", "RUN_NOT_FOUND", {"run_id": "none"}),
+    (
+        "ListPendingCalls",
+        inbox.ListPendingCallsRequest(page_token="x"),
+        "INVALID_ARGUMENT",
+        "PAGE_TOKEN_INVALID",
+        {},
+    ),
+    (
+        "GetPendingCall",
+        inbox.GetPendingCallRequest(**MISSING),
+        "NOT_FOUND",
+        "PENDING_CALL_NOT_FOUND",
+        MISSING,
+    ),
+    (
+        "WatchPendingCalls",
+        inbox.WatchPendingCallsRequest(run_id="line\nbreak"),
+        "INVALID_ARGUMENT",
+        "REQUEST_INVALID",
+        {},
+    ),
+    (
+        "ClaimPendingCall",
+        inbox.ClaimPendingCallRequest(**MISSING),
+        "NOT_FOUND",
+        "PENDING_CALL_NOT_FOUND",
+        MISSING,
+    ),
+    (
+        "ReleasePendingCall",
+        inbox.ReleasePendingCallRequest(**MISSING),
+        "NOT_FOUND",
+        "PENDING_CALL_NOT_FOUND",
+        MISSING,
+    ),
+    (
+        "ListDecisions",
+        inbox.ListDecisionsRequest(page_token="x"),
+        "INVALID_ARGUMENT",
+        "PAGE_TOKEN_INVALID",
+        {},
+    ),
+]
+"""For each RPC, a request about what does not exist: status, reason, metadata."""
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "code", "reason", "metadata"), REFUSALS, ids=[row[0] for row in REFUSALS]
+)
+def test_what_does_not_exist(
+    client: Client, method: str, request_: Any, code: str, reason: str, metadata: dict[str, str]
+) -> None:
+    """The refusal says what was asked for, in the metadata or by the field."""
+    refusal = client.refuse(method, request_)
+    assert (refusal.code, refusal.reason, refusal.metadata) == (code, reason, metadata)
+    assert bool(refusal.violations) == (code == "INVALID_ARGUMENT")
+
+
+@pytest.mark.parametrize("make", [generate, stream])
+def test_a_run_is_not_started_by_a_wrong_request(client: Client, make: Any) -> None:
+    """`Generate` and `Stream` refuse alike: no input, a taken run id, an option that is not supported."""
+    method = "Generate" if make is generate else "Stream"
+    empty = make()
+    del empty.messages[:]
+    refusal = client.refuse(method, empty)
+    assert (refusal.code, refusal.reason) == ("INVALID_ARGUMENT", "REQUEST_INVALID")
+    assert list(refusal.violations) == ["messages"]
+
+    taken = client.one("Generate", generate()).run.run_id
+    refusal = client.refuse(method, make(run_id=taken))
+    assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "RUN_ALREADY_EXISTS")
+    assert refusal.metadata == {"run_id": taken}
+
+    refusal = client.refuse(method, make(save_per_step=True))
+    assert (refusal.code, refusal.reason) == ("UNIMPLEMENTED", "OPTION_UNSUPPORTED")
+    assert "save_per_step" in refusal.metadata["field"]
