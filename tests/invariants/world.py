@@ -81,6 +81,7 @@ def _answer(request: ModelRequest) -> list[dict[str, Any]]:
 def _enter(ctx: ToolContext[Any], tool_name: str, **args: Any) -> None:
     note(
         event="enter",
+        name=ctx.request_context.get("name", ""),
         run=ctx.run_id,
         call=ctx.tool_call_id,
         tool=tool_name,
