@@ -28,7 +28,7 @@ from tests.wire.payloads import (
     records,
 )
 
-EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=40, deadline=None, derandomize=True)
 
 NUMBERS = st.integers(0, 2**32 - 1)
 TIMES = st.integers(0, 253_402_300_799_999)
@@ -88,7 +88,7 @@ def test_every_word_is_a_value_of_its_enumeration(words: tuple[str, ...], enum: 
 
 
 @pytest.mark.parametrize("cls", PAYLOADS, ids=lambda cls: cls.type)
-@settings(EXAMPLES, max_examples=20)
+@settings(EXAMPLES, max_examples=15)
 @given(data=st.data())
 def test_every_class_is_sent_as_the_contract_says_and_comes_back(
     cls: type[Payload], data: st.DataObject
@@ -166,7 +166,7 @@ def test_entries_are_the_chunks_of_both_streams() -> None:
     assert ours.message_type is theirs.message_type
 
 
-@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 2**21 - 1, 2**21, 3 * 2**20])
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 2**21 - 1, 2**21])
 def test_texts_of_every_length(size: int) -> None:
     """Lengths are written in one to four bytes; none is off by one where it grows."""
     for text in ("x" * size, "é" * (size // 2) + "\0" * (size % 2)):
