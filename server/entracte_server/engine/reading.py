@@ -37,9 +37,11 @@ class Reader:
     def __enter__(self) -> "Reader":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._engine.hub.unsubscribe(self._subscription)
-        if self._subscription.counts:
+        # A reader that was cut off because it is slow did not leave: it is to come again.
+        cut_off = isinstance(error, Refusal) and error.reason == "READER_TOO_SLOW"
+        if self._subscription.counts and not cut_off:
             self._engine.follower_left(self._key)
 
     async def follow(
@@ -61,7 +63,12 @@ class Reader:
             while self._after < stored:
                 async for entries in self._from_log():
                     yield entries
-            self._subscription.lagging = False
+            if self._subscription.lagging:
+                # More came meanwhile than is held: what it was, the end perhaps, only the store knows.
+                self._subscription.lagging = False
+                run = await self._engine.store.get_run(*self._key)
+                state, stored = run.state, run.last_sequence
+                continue
             if self._rests(state, until_finished):
                 # What was committed while the log was read may have woken the run again.
                 events = self._subscription.take()
@@ -73,10 +80,6 @@ class Reader:
                 events = self._subscription.take()
                 if not events and self._engine.draining:
                     raise draining()
-            if self._subscription.lagging:
-                run = await self._engine.store.get_run(*self._key)
-                state, stored = run.state, run.last_sequence
-                continue
             for event in events:
                 row = event.row
                 if row is not None and row.last > self._after:

@@ -9,6 +9,7 @@ from entracte_server.engine.runlog import now_ms
 from entracte_server.rpc import checks
 from entracte_server.rpc.call import Context, current
 from entracte_server.rpc.resources import decision_message, pending_message
+from entracte_server.rpc.streaming import write
 from entracte_server.store.base import (
     Claim,
     DecisionFilter,
@@ -96,18 +97,22 @@ class InboxService:
                         if known.get(row.pending_call_id) != claim:
                             opened.append(pending_message(row, None, now))
                     if opened:
-                        await context.write(pb.WatchPendingCallsResponse(opened=opened))
+                        await self._write(context, pb.WatchPendingCallsResponse(opened=opened))
                     if not cursor:
                         break
                 closed = [key for key in known if key not in seen]
                 if closed or first:
-                    await context.write(
-                        pb.WatchPendingCallsResponse(closed_pending_call_ids=closed, snapshot_complete=first)
+                    await self._write(
+                        context,
+                        pb.WatchPendingCallsResponse(closed_pending_call_ids=closed, snapshot_complete=first),
                     )
                 known, first = seen, False
                 if not await changes.wait(self._engine.settings.keep_alive):
-                    await context.write(pb.WatchPendingCallsResponse())
+                    await self._write(context, pb.WatchPendingCallsResponse())
         raise draining()
+
+    async def _write(self, context: Context, response: pb.WatchPendingCallsResponse) -> None:
+        await write(context, response, reader_timeout=self._engine.settings.reader_timeout)
 
     async def ClaimPendingCall(
         self, request: pb.ClaimPendingCallRequest, context: Context
