@@ -22,7 +22,7 @@ from entracte_server.domain.errors import Refusal
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.messages import Message
 from entracte_server.domain.options import RunOptions
-from entracte_server.domain.runs import TERMINAL, RunRow, RunSpec, Snapshot
+from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, RunSpec, Snapshot
 from entracte_server.engine.configure import last_request
 from entracte_server.engine.execution import ToolRunner
 from entracte_server.engine.hub import Hub, RunKey
@@ -104,6 +104,8 @@ class Engine:
         self._run_tasks: dict[asyncio.Task[Any], RunKey] = {}
         self._timers: dict[RunKey, asyncio.TimerHandle] = {}
         self._arriving: Counter[RunKey] = Counter()
+        self._early_decisions: dict[RunKey, list[CallRow]] = {}
+        self._early_cancels: dict[RunKey, str] = {}
         self._adopter: asyncio.Task[None] | None = None
         self.draining = False
 
@@ -169,6 +171,13 @@ class Engine:
             self._arriving[key] -= 1
             if not self._arriving[key]:
                 del self._arriving[key]
+                self._early_decisions.pop(key, None)
+                self._early_cancels.pop(key, None)
+
+    def _execution(self, run: RunRow) -> RunExecution | None:
+        """The execution of a run under the ownership its row tells of, if it is set up."""
+        execution = self._active.get((run.tenant, run.run_id))
+        return execution if execution is not None and execution.log.fence == run.fence else None
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task of the engine's own."""
@@ -269,6 +278,11 @@ class Engine:
             announced=announced,
         )
         self._active[key] = execution
+        # What came after the snapshot was read and before there was an execution to tell.
+        for call in self._early_decisions.pop(key, ()):
+            execution.deliver(call)
+        if (reason := self._early_cancels.pop(key, None)) is not None:
+            execution.request_cancel(reason)
         task = self._spawn(self._drive(key, execution))
         self._run_tasks[task] = key
         if snapshot.spec.options.cancel_on_disconnect:
@@ -328,14 +342,16 @@ class Engine:
     async def _decide_and_go_on(self, op: Decide) -> Decided:
         decided = await self.store.decide(op)
         if decided.made is None:
-            self.hub.inbox.changed(op.decision.tenant)
+            self.hub.inbox.changed(op.decision.tenant, (op.decision.pending_call_id,))
             key = (op.decision.tenant, op.decision.run_id)
             if decided.took:
                 self.hub.publish(key, None, "running")
                 entering = frozenset((op.call.call_id,)) if op.started is not None else frozenset()
                 await self._resume(decided.run, entering=entering)
-            elif (execution := self._active.get(key)) is not None:
+            elif (execution := self._execution(decided.run)) is not None:
                 execution.deliver(op.call)
+            else:
+                self._early_decisions.setdefault(key, []).append(op.call)
         return decided
 
     async def cancel(self, op: Cancel) -> tuple[RunRow, bool]:
@@ -355,8 +371,11 @@ class Engine:
         if cancelled.took:
             self.hub.publish(key, None, "running")
             await self._resume(cancelled.run)
-        elif cancelled.run.state not in TERMINAL and (execution := self._active.get(key)) is not None:
-            execution.request_cancel(op.reason)
+        elif cancelled.run.state not in TERMINAL:
+            if (execution := self._execution(cancelled.run)) is not None:
+                execution.request_cancel(op.reason)
+            else:
+                self._early_cancels[key] = op.reason
         return cancelled.run, cancelled.made is not None
 
     def request_body(self, snapshot: Snapshot) -> str | None:

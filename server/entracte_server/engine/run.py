@@ -6,6 +6,7 @@ parking and after a crash.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -81,6 +82,7 @@ class RunExecution:
         self.entering = set(entering)
         self.steps = list(snapshot.steps)
         self.calls = {call.call_id: call for call in snapshot.calls}
+        self.inbox: deque[CallRow] = deque()
         self.pending = {row.pending_call_id: row for row in snapshot.pending}
         self.step = snapshot.run.step
         self.attempt = snapshot.run.attempt
@@ -183,8 +185,9 @@ class RunExecution:
 
     def deliver(self, call: CallRow) -> None:
         """A waiting call of the run was decided."""
+        self.inbox.append(call)
         if self._settlement is not None:
-            self._settlement.deliver(call)
+            self._settlement.wake()
 
     def request_cancel(self, reason: str) -> None:
         """Somebody asked to cancel the run."""

@@ -66,13 +66,11 @@ class Settlement:
         self._record = record
         self._ready: deque[tuple[CallRow, Tool, Arguments]] = deque()
         self._tasks: dict[asyncio.Task[Outcome | Parked], str] = {}
-        self._inbox: deque[CallRow] = deque()
         self._wake: asyncio.Future[None] | None = None
         self.faulty = False
 
-    def deliver(self, call: CallRow) -> None:
-        """A waiting call was decided."""
-        self._inbox.append(call)
+    def wake(self) -> None:
+        """There is something in the run's inbox."""
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
@@ -100,16 +98,19 @@ class Settlement:
     async def _until_settled(self) -> bool:
         run = self._run
         while True:
-            while self._inbox:
-                call = self._inbox.popleft()
-                if run.calls[call.call_id].state == "waiting":
+            while run.inbox:
+                call = run.inbox.popleft()
+                known = run.calls[call.call_id]
+                if known.state == "waiting" and known.round == call.round:
                     self._apply(call)
             await self._start()
+            if run.inbox:  # it came meanwhile
+                continue
             if self._tasks:
                 run.log.flush()
                 await self._event()
                 continue
-            if self._ready or self._inbox:
+            if self._ready:
                 continue
             waiting = [call for call in run.calls_of(self._record.step) if call.state == "waiting"]
             if not waiting:
@@ -121,7 +122,7 @@ class Settlement:
             if await run.park(waiting):
                 return True
             for call in await run.decided_calls():
-                self._inbox.append(call)
+                run.inbox.append(call)
 
     async def _event(self) -> None:
         """Until a tool ends or a decision comes; takes in the tools that ended."""
