@@ -24,6 +24,7 @@ from tests.cases.support import (
     served,
     serving,
     told_results,
+    until,
     user,
     value_of,
 )
@@ -227,6 +228,39 @@ async def test_a_decision_while_a_sibling_executes_is_taken_at_once() -> None:
         assert kinds(rest)[-1] == "finish"
         assert paid == {2: 1}
         assert [id for id, _ in told_results(model.requests[-1])] == ["a", "b"]
+
+
+async def test_decisions_made_together_execute_together() -> None:
+    """SR-28: two calls approved at the same moment: neither waits for the tool of the other, and a
+    cancellation that comes with them does not either."""
+    release = asyncio.Event()
+    entered: set[str] = set()
+
+    @tool(requires_approval=True)
+    async def long(ctx: ToolContext) -> str:
+        entered.add(ctx.run_id + ctx.tool_call_id)
+        await release.wait()
+        return "done"
+
+    step = [{"tool": "long", "id": i} for i in ("a", "b", "c")]
+    model = scripted([step, [{"text": "end"}]], position="transcript")
+    async with serving(app_of(model, [long])) as caller:
+        for turn in range(30):
+            entered.clear()
+            release.clear()
+            waiting = (await caller.generate()).result.pending_calls
+            run_id = waiting[0].run_id
+            with_cancel = turn % 3 == 2
+            await asyncio.gather(
+                *(caller.approve(w, wait=False) for w in waiting[: 2 if with_cancel else 3]),
+                *([caller.cancel(run_id, wait=False)] if with_cancel else []),
+            )
+            if with_cancel:
+                await until(lambda: caller.has_state(run_id, "CANCELLED"), 5)
+                continue
+            await until(lambda: len(entered) == 3, 5)
+            release.set()
+            assert (await caller.watch(run_id))[-1].WhichOneof("payload") == "finish"
 
 
 async def test_partial_decisions_do_not_freeze_or_hurry_the_run() -> None:
