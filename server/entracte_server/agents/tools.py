@@ -167,7 +167,7 @@ class Tool:
             return self.requires_approval
         try:
             return bool(self.requires_approval(arguments.value))
-        except Exception:
+        except BaseException:  # SystemExit, too: a policy that cannot be had must not stop the server
             return True
 
     def parse_resume(self, text: str) -> Any:

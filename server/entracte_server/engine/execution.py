@@ -116,7 +116,11 @@ class ToolRunner:
             except RuntimeError:  # the loop was closed: nobody waits any more
                 return
 
-        threading.Thread(target=body, name="entracte-tool", daemon=True).start()
+        try:
+            threading.Thread(target=body, name="entracte-tool", daemon=True).start()
+        except BaseException:
+            self._threads.release()
+            raise
         kind, value = await done
         if kind == "raised":
             raise value
@@ -125,14 +129,14 @@ class ToolRunner:
     def _parked(self, suspended: Suspended, context: ToolContext[Any]) -> Outcome | Parked:
         try:
             state = json_text.dump_for_storage(context.state) if context.state else None
-        except Exception as error:  # a value's own code may raise anything
+        except BaseException as error:  # a value's own code may raise anything
             return Outcome("error", f"ctx.state cannot be stored: {error}"[:MAX_MESSAGE], "exception")
         return Parked(suspended.payload, suspended.resume_schema, state)
 
     def _result(self, tool: Tool, value: Any) -> Outcome:
         try:
             text = json_text.dump_for_storage(value)
-        except Exception as error:  # a value's own code may raise anything
+        except BaseException as error:  # a value's own code may raise anything
             return Outcome(
                 "error", f"The result of {tool.name} cannot be used: {error}"[:MAX_MESSAGE], "invalid-result"
             )
@@ -152,7 +156,7 @@ class ToolRunner:
             return Outcome("error", f"The tool {tool.name} failed.", "exception")
         try:
             message = str(error) or type(error).__name__
-        except Exception:
+        except BaseException:  # an exception's text is its author's code
             message = type(error).__name__
         return Outcome("error", json_text.scrub(message)[:MAX_MESSAGE], "exception")
 

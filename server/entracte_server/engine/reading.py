@@ -75,7 +75,7 @@ class Reader:
                 if not events:
                     return
             else:
-                if not await self._subscription.wait(self._engine.settings.keep_alive):
+                if not await self._wait() and not self._engine.draining:
                     yield KeepAlive(self._after)
                 events = self._subscription.take()
                 if not events and self._engine.draining:
@@ -117,11 +117,16 @@ class Reader:
             for piece in codec.split(data, PAGE):
                 yield piece
 
-    async def until_rest(self, run: RunRow) -> RunRow:
-        """The run's row when it next parks or ends after `self._after`; at once when it rests and
-        has gone beyond that."""
-        while not (self._rests(run.state, False) and run.last_sequence > self._after):
-            woken = await self._subscription.wait(self._engine.settings.keep_alive)
+    async def _wait(self) -> bool:
+        """Until something happens, but not on a server that stops: that it does was said once, and
+        perhaps when this reader was busy."""
+        return await self._subscription.wait(0 if self._engine.draining else self._engine.settings.keep_alive)
+
+    async def until_rest(self, run: RunRow, *, until_finished: bool = False) -> RunRow:
+        """The run's row when it next parks (unless `until_finished`) or ends after `self._after`; at
+        once when it rests and has gone beyond that."""
+        while not (self._rests(run.state, until_finished) and run.last_sequence > self._after):
+            woken = await self._wait()
             events = self._subscription.take()
             lagging, self._subscription.lagging = self._subscription.lagging, False
             if not woken and self._engine.draining:

@@ -272,7 +272,9 @@ class RunLog:
         if row is not None or state is not None:
             self._hub.publish(self.key, row, state)
         if write.opened or write.closed:
-            self._hub.inbox.changed(self.key[0])
+            opened = [pending.pending_call_id for pending in write.opened]
+            closed = [decision.pending_call_id for decision in write.closed]
+            self._hub.inbox.changed(self.key[0], opened + closed)
         self._inflight = None
         if waiter is not None and not waiter.done():
             waiter.set_result(written)

@@ -8,6 +8,7 @@ from entracte_server.engine.engine import Engine, draining
 from entracte_server.engine.runlog import now_ms
 from entracte_server.rpc import checks
 from entracte_server.rpc.call import Context, current
+from entracte_server.rpc.open_calls import OpenCalls
 from entracte_server.rpc.resources import decision_message, pending_message
 from entracte_server.rpc.streaming import write
 from entracte_server.store.base import (
@@ -21,7 +22,6 @@ from entracte_server.store.base import (
 
 DEFAULT_CLAIM = 300.0
 MAX_CLAIM = 86400.0
-SNAPSHOT_PAGE = 200
 
 
 class InboxService:
@@ -78,37 +78,19 @@ class InboxService:
             agent_id=checks.identifier("agent_id", request.agent_id, required=False),
             resource_id=checks.identifier("resource_id", request.resource_id, required=False),
         )
-        known: dict[str, tuple[str, int]] = {}
-        first = True
         with self._engine.hub.inbox.watch(tenant) as changes:
+            watch = OpenCalls(self._engine.store, tenant, where)
+            async for response in watch.snapshot():
+                await self._write(context, response)
+            await self._write(context, pb.WatchPendingCallsResponse(snapshot_complete=True))
             while not self._engine.draining:
-                changes.clear()
-                seen: dict[str, tuple[str, int]] = {}
-                cursor = ""
-                while True:
-                    rows, cursor = await self._engine.store.list_pending(
-                        tenant, where, cursor=cursor, limit=SNAPSHOT_PAGE
-                    )
-                    now = now_ms()
-                    opened = []
-                    for row, _ in rows:
-                        claim = (row.claimed_by, row.claimed_until) if row.claimed_until > now else ("", 0)
-                        seen[row.pending_call_id] = claim
-                        if known.get(row.pending_call_id) != claim:
-                            opened.append(pending_message(row, None, now))
-                    if opened:
-                        await self._write(context, pb.WatchPendingCallsResponse(opened=opened))
-                    if not cursor:
-                        break
-                closed = [key for key in known if key not in seen]
-                if closed or first:
-                    await self._write(
-                        context,
-                        pb.WatchPendingCallsResponse(closed_pending_call_ids=closed, snapshot_complete=first),
-                    )
-                known, first = seen, False
                 if not await changes.wait(self._engine.settings.keep_alive):
                     await self._write(context, pb.WatchPendingCallsResponse())
+                    ids = None  # claims end without anybody saying so
+                else:
+                    ids = changes.take()
+                async for response in watch.snapshot() if ids is None else watch.look(ids):
+                    await self._write(context, response)
         raise draining()
 
     async def _write(self, context: Context, response: pb.WatchPendingCallsResponse) -> None:
@@ -164,7 +146,7 @@ class InboxService:
                     expire_time=str(row.claimed_until),
                 ) from None
             raise already_decided(row, decision) from None
-        self._engine.hub.inbox.changed(op.tenant)
+        self._engine.hub.inbox.changed(op.tenant, (op.pending_call_id,))
         return row, made is not None
 
     async def ListDecisions(

@@ -2,7 +2,6 @@
 
 from entracte.v1 import run_service_pb2 as pb
 from entracte_server.domain.errors import Refusal, invalid
-from entracte_server.domain.runs import TERMINAL
 from entracte_server.engine.engine import Engine
 from entracte_server.engine.reading import Reader
 from entracte_server.engine.runlog import now_ms
@@ -89,8 +88,7 @@ class RunService:
         with Reader(self._engine, tenant, run_id, counts=False) as reader:
             run, replayed = await self._engine.cancel(op)
             if request.wait:
-                while run.state not in TERMINAL:
-                    run = await reader.until_rest(run)
+                run = await reader.until_rest(run, until_finished=True)
         return pb.CancelRunResponse(run=run_message(run), replayed=replayed)
 
     async def DeleteRun(self, request: pb.DeleteRunRequest, context: Context) -> pb.DeleteRunResponse:
