@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import grpc.aio
 
-from entracte_server.testing import serve
+from entracte_server.testing import TestServer, serve
 from tests.cases.process import ServerProcess, forked
 from tests.cases.support import Caller, read_refusal
 from tests.invariants import world
@@ -31,14 +31,15 @@ class Harness(Protocol):
     """A server on one database, with callers of each principal."""
 
     kills: int
-    """How often it was killed; 0 for graceful restarts."""
+    """How often work was cut off: by a kill, or by a stop without a grace time."""
 
     async def caller(self, principal: str) -> Caller:
         """A caller of the server that runs now; waits while none does."""
         ...
 
-    async def restart(self) -> None:
-        """Stop the server and start another one on the same database."""
+    async def restart(self, *, abrupt: bool) -> None:
+        """Stop the server and start another one on the same database. `abrupt`: without a grace time,
+        where it makes a difference."""
         ...
 
     def journal(self) -> list[dict[str, Any]]:
@@ -77,19 +78,29 @@ class Graceful(_Base):
         super().__init__()
         self._store = store
         self._stack = AsyncExitStack()
+        self._grace = 5.0
         world.entries.clear()
 
     async def start(self) -> None:
         """Serve."""
         settings: dict[str, Any] = {"api_keys": KEYS, "log_level": "error", "keep_alive": 0.5}
-        server = await self._stack.enter_async_context(
-            serve(world.make_app(), store=self._store, grace=5.0, **settings)
-        )
+        server = await self._stack.enter_async_context(self._server(settings))
         self._serves(server.address)
 
-    async def restart(self) -> None:
+    @asynccontextmanager
+    async def _server(self, settings: dict[str, Any]) -> AsyncIterator[TestServer]:
+        async with serve(world.make_app(), store=self._store, grace=5.0, **settings) as server:
+            try:
+                yield server
+            finally:
+                if not self._grace:
+                    await server.engine.close(0.0)
+
+    async def restart(self, *, abrupt: bool) -> None:
         async with self._restarting:
             self._up.clear()
+            self.kills += abrupt
+            self._grace = 0.0 if abrupt else 5.0
             await self._stack.aclose()
             await self.start()
 
@@ -125,7 +136,7 @@ class Killed(_Base):
         )
         self._serves(self._server.address)
 
-    async def restart(self) -> None:
+    async def restart(self, *, abrupt: bool) -> None:
         async with self._restarting:
             assert self._server is not None
             self._up.clear()

@@ -9,7 +9,14 @@ from typing import Any
 
 import grpc.aio
 
-from entracte.v1 import agent_service_pb2, chunk_pb2, inbox_service_pb2, options_pb2, pending_call_pb2
+from entracte.v1 import (
+    agent_service_pb2,
+    chunk_pb2,
+    inbox_service_pb2,
+    options_pb2,
+    pending_call_pb2,
+    result_pb2,
+)
 from tests.cases.support import Caller, PendingCall, as_json, read_refusal, until, user, value_of
 from tests.invariants.following import Seen, follow, start_stream
 from tests.invariants.harness import PATIENCE, PRINCIPALS, Harness, insist, went_away
@@ -138,7 +145,7 @@ class Player:
 
     async def _restart(self, delay: int) -> None:
         await asyncio.sleep(delay / 1000)
-        await self.harness.restart()
+        await self.harness.restart(abrupt=delay % 3 == 1)
 
     async def _bring_to_its_end(self, run: Playing) -> None:
         """Answer whatever waits until nothing does."""
@@ -197,7 +204,11 @@ class Player:
 
     async def _answer(self, run: Playing, op: Op, call: PendingCall) -> None:
         who = run.colleague if op.value % 2 else run.owner
-        await self._decide(run, who, lambda c: fitting(c, call, op.value), DENIED)
+        wait = op.value % 3 == 0
+        response = await self._decide(run, who, lambda c: fitting(c, call, op.value, wait=wait), DENIED)
+        if response is not None and wait:
+            assert response.result.run_id == run.run_id
+            assert response.result.finish_reason in RESTING
 
     async def _edit(self, run: Playing, op: Op, call: PendingCall) -> None:
         if call.kind not in (APPROVAL, RECOVERY):
@@ -324,18 +335,31 @@ def check_refusal(error: Exception, allowed: frozenset[str]) -> None:
             assert refusal.metadata[key], key
 
 
-def fitting(caller: Caller, call: PendingCall, value: int, **fields: Any) -> Awaitable[Any]:
+RESTING = frozenset(
+    {
+        result_pb2.FINISH_REASON_STOP,
+        result_pb2.FINISH_REASON_SUSPENDED,
+        result_pb2.FINISH_REASON_ABORTED,
+    }
+)
+"""What a run that rests says, when it did not fail."""
+
+
+def fitting(
+    caller: Caller, call: PendingCall, value: int, *, wait: bool = False, request_id: str = ""
+) -> Awaitable[Any]:
     """The decision that fits a call."""
+    fields: dict[str, Any] = {"wait": wait, "request_id": request_id}
     if call.kind == APPROVAL:
-        return caller.approve(call, wait=False, args_digest=call.args_digest, **fields)
+        return caller.approve(call, args_digest=call.args_digest, **fields)
     if call.kind == SUSPENSION:
-        return caller.resume(call, answer_to(call, value), wait=False, **fields)
+        return caller.resume(call, answer_to(call, value), **fields)
     if call.kind == CLIENT_TOOL:
         error = f"failed {value}" if value % 5 == 4 else None
-        return caller.submit(call, {"outside": value}, error=error, wait=False, **fields)
+        return caller.submit(call, {"outside": value}, error=error, **fields)
     if value % 2:
-        return caller.approve(call, wait=False, args_digest=call.args_digest, **fields)
-    return caller.submit(call, {"recovered": value}, wait=False, **fields)
+        return caller.approve(call, args_digest=call.args_digest, **fields)
+    return caller.submit(call, {"recovered": value}, **fields)
 
 
 FALSY: list[Any] = [False, 0, "", [], None, {}, 0.0]
