@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 
 import grpc
 import grpc.aio
@@ -13,9 +14,8 @@ import pytest
 
 import entracte
 from entracte import Client
-from entracte._connection import CHANNEL_OPTIONS, _service_config, _unary_methods
 from entracte.v1 import run_service_pb2_grpc
-from tests.client.fake import FakeServer, _Runs
+from tests.client.fake import FakeServer, Refuse, _Runs
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +86,28 @@ async def test_many_streams_share_the_channel(server: FakeServer, client: Client
     assert len(await asyncio.gather(*streams)) == 100
 
 
-def test_only_unary_methods_are_repeated_by_the_channel() -> None:
-    names = {method["method"] for method in _unary_methods()}
-    assert names == {
-        "Generate", "Resume", "Approve", "Decline", "SubmitToolResult", "GetRun", "ListRuns", "CancelRun",
-        "DeleteRun", "ListPendingCalls", "GetPendingCall", "ClaimPendingCall", "ReleasePendingCall",
-        "ListDecisions",
-    }  # fmt: skip
-    assert '"retryableStatusCodes": ["UNAVAILABLE"]' in _service_config()
-    assert int(CHANNEL_OPTIONS["grpc.keepalive_time_ms"]) >= 10_000
-
-
 def test_unknown_client_options_are_refused() -> None:
     with pytest.raises(TypeError, match="did you mean 'api_key'"):
         Client("localhost:1", apikey="x")  # type: ignore[call-arg]
+
+
+async def test_the_same_request_is_sent_again_and_not_before_it_is_asked_for(server: FakeServer) -> None:
+    async with Client(server.address, reattach_timeout=10) as client:
+        await client.runs.get("r1")
+        away = Refuse(reason="SERVER_STOPPING", retry_after=0.2)
+        server.plans["Approve"] = [*[Refuse()] * 9, away]  # more than a stranger gets
+        begun = monotonic()
+        await client.agent("support").approve("p1")
+        assert monotonic() - begun >= 0.2
+    requests = server.asked("Approve")
+    assert len(requests) == 11
+    assert len({request.request_id for request in requests}) == 1
+
+
+async def test_patience_ends(server: FakeServer) -> None:
+    async with Client(server.address, reattach_timeout=0.3) as client:
+        await client.runs.get("r1")
+        server.plans["GetRun"] = [Refuse()] * 10_000
+        with pytest.raises(entracte.ServerUnreachable):
+            await client.runs.get("r1")
+    assert len(server.asked("GetRun")) > 5

@@ -240,3 +240,40 @@ async def test_blocking_code() -> None:
 
     async with serve(app(step, [{"text": "Done."}])) as server:
         await asyncio.wait_for(asyncio.to_thread(work, server.address), 20)
+
+
+async def test_calls_wait_for_a_server_that_restarts(tmp_path: Path) -> None:
+    """A client that reached the server once gives every unary call the time a restart takes."""
+    file = tmp_path / "entracte.db"
+    steps: list[list[dict[str, Any]]] = [
+        [{"tool": "refund", "args": {"order_id": "7", "cents": 500}}],
+        [{"text": "Done."}],
+    ]
+    async with AsyncExitStack() as stack:
+        async with serve(app(*steps), store=file) as server:
+            client = await stack.enter_async_context(Client(server.address))
+            agent = client.agent("support")
+            (call,) = (await agent.generate("Hi", run_id="r1")).pending_calls
+        # More than the handful of attempts that a server gets which never answered.
+        reading = asyncio.create_task(client.runs.get("r1"))
+        deciding = asyncio.create_task(agent.approve(call))
+        streaming = asyncio.create_task(agent.stream("Hi", run_id="r2").result())
+        await asyncio.sleep(1.5)
+        assert not any(task.done() for task in (reading, deciding, streaming))
+        with pytest.raises((entracte.ServerUnreachable, entracte.DeadlineExceeded)):
+            await client.runs.get("r1", timeout=0.3)
+        async with serve(app(steps[1]), store=file, address=server.address):
+            assert (await asyncio.wait_for(reading, 20)).run_id == "r1"
+            assert (await asyncio.wait_for(deciding, 20)).text == "Done."
+            assert (await asyncio.wait_for(streaming, 20)).text == "Done."
+            (decision,) = [item async for item in client.inbox.decisions(run_id="r1")]
+            assert decision.verb == "approve"
+
+
+async def test_a_server_that_never_answered_is_given_up_quickly() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        port = taken.getsockname()[1]
+        async with Client(f"127.0.0.1:{port}") as client, asyncio.timeout(5):
+            with pytest.raises(entracte.ServerUnreachable):
+                await client.runs.get("r1")

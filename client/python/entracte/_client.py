@@ -31,8 +31,8 @@ class ClientOptions(TypedDict, total=False):
     """The longest a plain request may take, in seconds. Default 30. Waiting for a run has no limit
     unless a call says so."""
     reattach_timeout: float
-    """How long a stream or a wait that broke off is tried again without progress, in seconds.
-    Default 60."""
+    """How long calls and streams wait for a server that was there before and is not now, trying again
+    without progress, in seconds. A call's own timeout may end that earlier. Default 60."""
 
 
 class Client:

@@ -1,8 +1,7 @@
 """The one channel of a client, and how calls are made on it."""
 
 import asyncio
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,15 +9,12 @@ import grpc
 import grpc.aio
 
 from entracte._errors import EntracteError
-from entracte._retry import Backoff, Deadline, may_try_again
+from entracte._retry import Backoff, Deadline
 from entracte._status import error_of
 from entracte._version import __version__
 from entracte.v1 import (
-    agent_service_pb2,
     agent_service_pb2_grpc,
-    inbox_service_pb2,
     inbox_service_pb2_grpc,
-    run_service_pb2,
     run_service_pb2_grpc,
 )
 
@@ -29,33 +25,10 @@ MESSAGE_LIMIT = 16 * 1024 * 1024
 RUN_ID_KEY = "entracte-run-id"
 
 
-def _unary_methods() -> Iterator[dict[str, str]]:
-    for module in (agent_service_pb2, run_service_pb2, inbox_service_pb2):
-        for service in module.DESCRIPTOR.services_by_name.values():
-            for method in service.methods:
-                if not method.server_streaming:
-                    yield {"service": service.full_name, "method": method.name}
-
-
-def _service_config() -> str:
-    # Unary calls only read or carry a request id, so that repeating them is safe. Streams are not
-    # repeated here: they re-attach after the last chunk.
-    retry = {
-        "maxAttempts": 4,
-        "initialBackoff": "0.1s",
-        "maxBackoff": "1s",
-        "backoffMultiplier": 2,
-        "retryableStatusCodes": ["UNAVAILABLE"],
-    }
-    return json.dumps({"methodConfig": [{"name": list(_unary_methods()), "retryPolicy": retry}]})
-
-
 CHANNEL_OPTIONS: Mapping[str, str | int] = {
     "grpc.primary_user_agent": f"entracte-python/{__version__}",
     "grpc.max_send_message_length": MESSAGE_LIMIT,
     "grpc.max_receive_message_length": MESSAGE_LIMIT,
-    "grpc.per_rpc_retry_buffer_size": MESSAGE_LIMIT,
-    "grpc.service_config": _service_config(),
     # Servers tolerate a ping every 10 s; a dead connection is noticed within 30 s.
     "grpc.keepalive_time_ms": 20_000,
     "grpc.keepalive_timeout_ms": 10_000,
@@ -104,6 +77,7 @@ class Connection:
         self._options = list({**CHANNEL_OPTIONS, **options}.items())
         self._channel: grpc.aio.Channel | None = None
         self._closed = False
+        self._reached = False
 
     def open(self) -> None:
         """Make the channel, unless it is there. It connects when the first call is made."""
@@ -144,6 +118,14 @@ class Connection:
         self.open()
         return self._inbox
 
+    def backoff(self, deadline: Deadline) -> Backoff:
+        """The pauses of one call with all its repetitions."""
+        return Backoff(self.reattach_timeout, deadline, reached=self._reached)
+
+    def answered(self) -> None:
+        """The server said something. From now on a call that finds it gone waits for it to come back."""
+        self._reached = True
+
     def metadata(self, more: Sequence[tuple[str, str]] = ()) -> tuple[tuple[str, str], ...]:
         """What is sent beside every request."""
         return (*self._metadata, *more)
@@ -158,16 +140,18 @@ class Connection:
     ) -> Response:
         """Make a unary call; `within` seconds bound it with all its repetitions.
 
-        The channel repeats what never reached a server. What broke off after the server had taken it
-        (a wait of any length), or what it asked to send again later, is repeated here.
+        Unary calls only read or carry a request id, so that the same request may be sent again. It is
+        while the server is away, or says that it is, as long as `Backoff` allows: a server that never
+        answered is given up quickly, one that did gets the time that a restart takes.
         """
         deadline = Deadline(within)
-        backoff = Backoff(self.reattach_timeout, deadline)
+        backoff = self.backoff(deadline)
         while True:
             backoff.begin()
             call: Any = method(request, timeout=deadline.remaining(), metadata=self.metadata(metadata))
             try:
                 response: Response = await call
+                self.answered()
                 return response
             except grpc.aio.AioRpcError as failure:
                 error = error_of(failure)
@@ -177,9 +161,10 @@ class Connection:
                 if being_cancelled():
                     raise
                 error, taken = EntracteError("the call was cut off", code="CANCELLED"), False
+            if taken or error.reason:  # the transport's own statuses have none
+                self.answered()
             if taken:
                 backoff.answered()
-            told_to_come_back = error.retry_after is not None
-            if not may_try_again(error, backoff.attached) or not (backoff.attached or told_to_come_back):
+            if self._closed or not backoff.may_try_again(error):
                 raise error
             await backoff.pause(error)

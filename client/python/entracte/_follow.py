@@ -11,7 +11,7 @@ from entracte._chunk_codec import chunk_of
 from entracte._chunks import Chunk
 from entracte._connection import Connection, being_cancelled
 from entracte._errors import EntracteError, SequenceGap, StreamBroken, UnknownChunk
-from entracte._retry import Backoff, Deadline, may_try_again
+from entracte._retry import Deadline
 from entracte._status import error_of
 from entracte.v1 import chunk_pb2, result_pb2, run_service_pb2
 
@@ -87,7 +87,7 @@ class Follower:
 
     async def chunks(self) -> AsyncGenerator[Chunk, None]:
         """The chunks from here to where the run parks or ends."""
-        backoff = Backoff(self._connection.reattach_timeout, self._deadline)
+        backoff = self._connection.backoff(self._deadline)
         self.stopped = False
         while not self.is_over():
             backoff.begin()
@@ -95,6 +95,7 @@ class Follower:
             try:
                 async with aclosing(responses_of(self._call)) as responses:
                     async for response in responses:
+                        self._connection.answered()
                         backoff.answered()
                         if response.chunks and response.chunks[-1].sequence > self.position:
                             backoff.progress()
@@ -113,7 +114,7 @@ class Follower:
             except EntracteError as failure:
                 if self.stopped:
                     return
-                if not may_try_again(failure, backoff.attached):
+                if not backoff.may_try_again(failure):
                     raise
                 error = failure
             await backoff.pause(error)

@@ -14,7 +14,7 @@ from entracte._options_codec import check_names, to_duration
 from entracte._paging import all_items
 from entracte._result_codec import decision_of, pending_call_of
 from entracte._results import Decision, InboxChange, Page, PendingCall
-from entracte._retry import Backoff, Deadline, may_try_again
+from entracte._retry import Deadline
 from entracte.v1 import inbox_service_pb2 as pb
 
 
@@ -115,7 +115,7 @@ class InboxClient:
             resource_id=options.get("resource_id", ""),
         )
         deadline = Deadline(options.get("timeout"))
-        backoff = Backoff(connection.reattach_timeout, deadline)
+        backoff = connection.backoff(deadline)
         view = _View()
         while True:
             error: EntracteError
@@ -127,6 +127,7 @@ class InboxClient:
             try:
                 async with aclosing(responses_of(opened)) as responses:
                     async for response in responses:
+                        connection.answered()
                         backoff.answered()
                         change = view.change(response)
                         if change is not None:
@@ -134,7 +135,7 @@ class InboxClient:
                             yield change
                 error = StreamBroken("the server ended a watch that has no end")
             except EntracteError as failure:
-                if not may_try_again(failure, backoff.attached):
+                if not backoff.may_try_again(failure):
                     raise
                 error = failure
             await backoff.pause(error)

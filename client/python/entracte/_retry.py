@@ -35,30 +35,21 @@ class Deadline:
         return self._end is None or monotonic() + pause < self._end
 
 
-def may_try_again(error: EntracteError, attached: bool) -> bool:
-    """Whether a call that failed may be made again: the server was unavailable, or said when to come
-    back, or (only when it had answered before) the connection broke."""
-    if error.code == "UNAVAILABLE":
-        return True
-    if not attached:
-        return False
-    return error.retry_after is not None or (not error.reason and error.code in _BROKEN)
-
-
 class Backoff:
     """Pauses between attempts: growing, with jitter, never shorter than the server asked for.
 
-    Gives up after FIRST_ATTEMPTS where no attempt ever got through, and after `patience` seconds
-    without progress where one did or the server asks to come back.
+    Gives up after FIRST_ATTEMPTS where the server never answered, and after `patience` seconds
+    without progress where it did, in this call or before (`reached`), or asks to come back.
     """
 
-    def __init__(self, patience: float, deadline: Deadline) -> None:
+    def __init__(self, patience: float, deadline: Deadline, *, reached: bool = False) -> None:
         self._patience = patience
         self._deadline = deadline
         self._failures = 0
         self._since: float | None = None
         self._begun = monotonic()
-        self.attached = False
+        self._attached = False
+        self._reached = reached
 
     def begin(self) -> None:
         """An attempt begins."""
@@ -67,15 +58,24 @@ class Backoff:
     def answered(self) -> None:
         """The server answered. That alone is progress only when the attempt has lasted a while, or
         else one that answers and fails, over and over, would be tried for ever."""
-        self.attached = True
+        self._attached = True
         if monotonic() - self._begun > LONGEST_PAUSE:
             self.progress()
 
     def progress(self) -> None:
         """Something new arrived: the count starts again."""
-        self.attached = True
+        self._attached = True
         self._failures = 0
         self._since = None
+
+    def may_try_again(self, error: EntracteError) -> bool:
+        """Whether a call that failed may be made again: the server was unavailable, or the connection
+        to one that had answered broke, or one that had taken this call said when to come back."""
+        if error.code == "UNAVAILABLE":
+            return True
+        if not error.reason and error.code in _BROKEN:
+            return self._attached or self._reached
+        return self._attached and error.retry_after is not None
 
     async def pause(self, error: EntracteError) -> None:
         """Wait before the next attempt. Raises `error` when there is to be none."""
@@ -86,7 +86,7 @@ class Backoff:
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 16)) * random.uniform(0.5, 1.0)
         if error.retry_after is not None:
             pause = max(pause, error.retry_after.total_seconds())
-        elif not self.attached and self._failures >= FIRST_ATTEMPTS:
+        elif not (self._attached or self._reached) and self._failures >= FIRST_ATTEMPTS:
             raise error
         if now + pause - self._since > self._patience or not self._deadline.allows(pause):
             raise error
