@@ -151,7 +151,8 @@ class CallRow(Data, frozen=True):
     `round` counts the times it waited. `key` is the idempotency key minted when the body was first
     entered. `resumed` and `resume_data` carry the answer of the last round, `suspend_payload` what
     was asked in it, `tool_state` what the tool keeps over suspensions. `approved` holds once a
-    person approved the call: it is not asked again. `resolution` waits to be shown.
+    person approved the call: it is not asked again. `redefined` says that the tool is another one than
+    was shown, so that its own policy is asked anew. `resolution` waits to be shown.
     `provider_executed` calls have no outcome of ours.
     """
 
@@ -172,6 +173,7 @@ class CallRow(Data, frozen=True):
     suspend_payload: str | None = None
     tool_state: str | None = None
     approved: bool = False
+    redefined: bool = False
     resolution: Resolution | None = None
     outcome: Outcome | None = None
     provider_executed: bool = False

@@ -131,7 +131,7 @@ async def _decide(
     )
     decided_call = await _apply(engine, run, pending, call, decision, verdict)
     started = None
-    if decided_call.outcome is None and (decided_call.approved or decided_call.resumed):
+    if decided_call.outcome is None and not decided_call.redefined:
         started = msgspec.structs.replace(decided_call, state="started", key=decided_call.key or new_id())
     op = Decide(decision, decided_call, engine.process_id, started, request)
     try:
@@ -331,7 +331,8 @@ def _resumed(agent: Agent, run: RunRow, pending: PendingRow, call: CallRow, data
         tool.parse_resume(data)
     except (InvalidValue, json_text.InvalidJson) as error:
         raise _violating("RESUME_DATA_INVALID", "resume_data", error) from None
-    return msgspec.structs.replace(call, resumed=True, resume_data=data)
+    changed = tool.digest != pending.tool_digest
+    return msgspec.structs.replace(call, resumed=True, resume_data=data, redefined=changed)
 
 
 async def _approved(
@@ -359,6 +360,7 @@ async def _approved(
     return msgspec.structs.replace(
         call,
         approved=not changed,
+        redefined=changed,
         run_args=args,
         edited=call.edited or edited is not None,
     )

@@ -222,8 +222,8 @@ class Settlement:
         if call.outcome is not None:
             self._settled(call, call.outcome)
             return
-        if not (call.approved or call.resumed):  # the tool was redefined since the call was shown
-            self._classify(call)
+        if call.redefined:
+            self._classify(msgspec.structs.replace(call, redefined=False))
             return
         tool = run.tools.get(call.tool_name)
         if tool is None:
@@ -238,7 +238,7 @@ class Settlement:
         call = self._run.shown(call)
         tool = self._run.tools.get(call.tool_name)
         args = call.run_args or call.args or "{}"
-        if isinstance(tool, Tool) and tool.idempotent:
+        if isinstance(tool, ClientTool) or (tool is not None and tool.idempotent):
             arguments = self._validated(call, tool, args)
             if arguments is not None:
                 self._go(call, tool, arguments)
