@@ -322,6 +322,41 @@ async def test_edits_follow_a_redefined_tool(tmp_path: Path) -> None:
         assert told_calls(model.requests[-1]) == [("c1", value_of(again.args))]
 
 
+@pytest.mark.parametrize("approve", [True, False])
+async def test_a_gate_that_is_new_holds_for_a_call_that_was_entered_before(
+    approve: bool, tmp_path: Path
+) -> None:
+    """AP-01: a tool asked something and was given a gate meanwhile: the answer is taken, and the tool is
+    entered with it only once the call was approved."""
+
+    def asking(gated: bool) -> Tool:
+        @tool(name="asking", requires_approval=gated)
+        async def body(v: int, ctx: ToolContext) -> Any:
+            if not ctx.resumed:
+                ctx.suspend("sure?")
+            entered.append((v, ctx.resume_data))
+            return ctx.resume_data
+
+        return body
+
+    store = tmp_path / "db"
+    script = [[{"tool": "asking", "id": "c1", "args": {"v": 1}}], [{"text": "end"}]]
+    async with serving(
+        app_of(scripted(script, position="transcript"), [asking(False)]), store=store
+    ) as caller:
+        waiting = (await caller.generate()).result.pending_calls[0]
+    async with serving(
+        app_of(scripted(script, position="transcript"), [asking(True)]), store=store
+    ) as caller:
+        (gate,) = (await caller.resume(waiting, "yes")).result.pending_calls
+        assert gate.kind == chunk_pb2.PENDING_CALL_KIND_APPROVAL
+        assert value_of(gate.args) == {"v": 1}
+        assert not entered
+        done = await (caller.approve(gate) if approve else caller.decline(gate))
+        assert done.result.text == "end"
+        assert entered == ([(1, "yes")] if approve else [])
+
+
 async def test_clients_hold_ids_and_no_state() -> None:
     """AP-16: requests that decide have no field for state of a run; what a client could tamper with is
     checked against what is stored."""

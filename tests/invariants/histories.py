@@ -67,12 +67,14 @@ class Planned:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run. `tenant` is `a` or `b`; `pause` are the milliseconds the model stops in each answer."""
+    """A run. `tenant` is `a` or `b`; `pause` are the milliseconds the model stops in each answer;
+    `gates` says whether client tools need approval, too."""
 
     tenant: str
     started_by: Literal["stream", "generate"]
     steps: tuple[tuple[Planned, ...], ...]
     pause: int = 0
+    gates: bool = False
 
     def message(self, name: str) -> str:
         """The first message, which tells the model what to do."""
@@ -141,6 +143,7 @@ def histories(*, longest: int, restarts: int) -> st.SearchStrategy[History]:
         started_by=st.sampled_from(("stream", "generate")),
         steps=steps.map(tuple),
         pause=st.sampled_from((0, 0, longest)),
+        gates=st.booleans(),
     )
     ops = st.builds(
         Op,

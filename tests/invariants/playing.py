@@ -28,6 +28,8 @@ SUSPENSION = chunk_pb2.PENDING_CALL_KIND_SUSPENSION
 CLIENT_TOOL = chunk_pb2.PENDING_CALL_KIND_CLIENT_TOOL
 RECOVERY = chunk_pb2.PENDING_CALL_KIND_RECOVERY
 
+GATES = options_pb2.ToolApproval(rules=options_pb2.ToolApprovalRules(names=["outside"]))
+
 DENIED = frozenset({"PENDING_CALL_ALREADY_DECIDED", "PENDING_CALL_CLAIMED", "RUN_FINISHED"})
 """How an honest decision may be refused."""
 
@@ -70,6 +72,7 @@ class Playing:
             "options": options_pb2.GenerateOptions(
                 run_id=self.run_id,
                 client_tools=[OUTSIDE],
+                require_tool_approval=GATES if self.plan.gates else None,
                 request_context=as_json({"name": self.name}),
             ),
             "request_id": f"start-{self.run_id}",

@@ -66,7 +66,7 @@ EVERYTHING = History(
 CANCELLED = History(
     runs=(
         PlannedRun("a", "generate", ((one("gated_slow", 30), one("asks"), one("slow", 30), one("gated")),)),
-        PlannedRun("a", "stream", ((one("gated"), one("gated"), one("outside")),)),
+        PlannedRun("a", "stream", ((one("gated"), one("gated"), one("outside")),), gates=True),
     ),
     rounds=(
         Round(
