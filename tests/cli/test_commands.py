@@ -1,7 +1,11 @@
 """Commands without a terminal: what they print, and their exit codes."""
 
+import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -10,6 +14,9 @@ import pytest
 from entracte.v1 import inbox_service_pb2, pending_call_pb2, run_service_pb2
 from entracte_server import Agent, App, ask_user, tool
 from entracte_server.app.cli.output import clean
+from entracte_server.app.running import running
+from entracte_server.app.settings import Settings
+from entracte_server.models.scripted import ScriptedModel
 from entracte_server.testing import TestServer, scripted, serve
 from tests.cli.support import entracte
 from tests.client.fake import FakeServer, Refuse
@@ -317,3 +324,64 @@ async def test_escapes_of_a_model_do_not_reach_the_terminal() -> None:
     async with serve(app) as server:
         result = await entracte("generate", "rogue", "Hi", address=server.address)
     assert result.stdout == "\\u001b[2Jclean slate\n"
+
+
+async def test_a_command_that_does_not_fit_says_which_does(server: TestServer) -> None:
+    await entracte("generate", "asker", "Hi", address=server.address)
+    call = await waiting(server)
+    result = await entracte("inbox", "approve", call, "--address", server.address)
+    assert result.exit_code == 1
+    at = f"--address {server.address}"
+    fitting = f"This fits:\n  entracte inbox answer {call} {at}\n  entracte inbox decline {call} {at}\n"
+    assert result.stderr.endswith(fitting)
+
+
+async def test_a_violation_is_told_once(server: TestServer) -> None:
+    await entracte("generate", "payer", "Hi", address=server.address)
+    words = ["approve", await waiting(server), "--edit", '{"cents": "x"}']
+    result = await entracte("inbox", *words, address=server.address)
+    assert result.stderr.count("edited_args/cents") == 1
+
+
+async def test_a_run_is_shown_with_a_paragraph_for_each_step(server: TestServer) -> None:
+    await entracte("generate", "payer", "Hi", "--run-id", "r1", address=server.address)
+    await entracte("inbox", "approve", await waiting(server), "--follow", address=server.address)
+    result = await entracte("runs", "show", "r1", address=server.address)
+    assert result.stdout.endswith("\n\nWait. \n\nPaid.\n")
+
+
+async def test_serving_on_a_taken_address_says_so(server: TestServer, tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "entracte_server.app.cli", "serve", "examples.support:app",
+        "--address", server.address, "--store", f"sqlite:///{tmp_path}/entracte.db", "--scripted",
+        cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == 1
+    assert (out, err.decode()) == (b"", f"error: the address {server.address} is in use\n")
+
+
+async def test_what_new_writes_asks_for_an_approval(tmp_path: Path) -> None:
+    folder = tmp_path / "hello"
+    result = await entracte("new", str(folder))
+    assert result.stdout.endswith(f"Next: cd {folder} && entracte serve agents:app --scripted script.json\n")
+    again = await entracte("new", str(folder))
+    assert again.exit_code == 2
+    scope: dict[str, Any] = {}
+    exec((folder / "agents.py").read_text(), scope)
+    model = ScriptedModel.from_file(folder / "script.json")
+    async with running(
+        scope["app"],
+        Settings(address="127.0.0.1:0", store=f"sqlite:///{tmp_path}/entracte.db"),
+        stand_in=lambda _: model,
+    ) as it:
+        address = f"127.0.0.1:{it.server.port}"
+        client = (folder / "client.py").read_text().replace("127.0.0.1:50051", address)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", client, "Write to Ada", stdout=subprocess.PIPE
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 20)
+        assert "waits for approval: send_mail {'to': 'ada@example.com'" in out.decode()
+        [command] = [line for line in out.decode().splitlines() if line.startswith("  entracte ")]
+        result = await entracte(*command.split()[1:], address=address)
+    assert result.stdout.endswith("The mail to Ada is out.\n")

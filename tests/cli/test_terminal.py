@@ -59,7 +59,7 @@ async def server() -> AsyncIterator[TestServer]:
         slow += [{"delay": 100}, {"text": "on "}]
     app = App(
         agents=[
-            agent("payer", *paying(), *paying()),
+            agent("payer", *paying(), *paying(), *paying()),
             agent(
                 "asker",
                 *asking(options=CHOICES),
@@ -85,7 +85,8 @@ async def test_a_chat_with_approvals(server: TestServer) -> None:
         assert "Pays back." in shown
         assert '"cents": 500' in shown
         terminal.send("what?")
-        await terminal.expect("[l]eave: ")
+        shown = await terminal.expect("[l]eave: ")
+        assert "Type a, d, e or l." in shown
         terminal.send("e")
         await terminal.expect('Arguments [{"cents":500}]: ')
         terminal.send('{"cents": "many"}')
@@ -102,11 +103,17 @@ async def test_a_chat_with_approvals(server: TestServer) -> None:
 
         terminal.send("And again")
         await terminal.expect("[l]eave: ")
-        terminal.send("d")
+        terminal.send("no")
         await terminal.expect("Reason, for the model: ")
         terminal.send("too much")
         shown = await terminal.expect("> ")
         assert "← refund declined: too much" in shown
+
+        terminal.send("Once more")
+        await terminal.expect("[l]eave: ")
+        terminal.send("y")
+        shown = await terminal.expect("> ")
+        assert "✓ refund approved" in shown
         terminal.press("^D")
         assert await terminal.ended() == 0
 

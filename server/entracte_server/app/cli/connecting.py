@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -75,6 +75,20 @@ def fail(error: "EntracteError", address: str) -> NoReturn:
 def explain(error: "EntracteError") -> str:
     """An error in words, with the fields it is about and what else the server said."""
     lines = [error.message or error.reason or error.code]
-    lines += [f"  {violation.field}: {violation.description}" for violation in error.violations]
-    lines += [f"  {name}: {value}" for name, value in error.metadata.items()]
+    told = [f"{violation.field}: {violation.description}" for violation in error.violations]
+    lines += [f"  {line}" for line in told if line != lines[0]]
+    if error.reason == "VERB_MISMATCH" and (fitting := _fitting_commands(error.metadata)):
+        lines += ["This fits:", *(f"  {command}" for command in fitting)]
+    else:
+        lines += [f"  {name}: {value}" for name, value in error.metadata.items()]
     return clean("\n".join(lines))
+
+
+def command_for(verb: str) -> str:
+    """The command of `entracte inbox` that decides with a verb."""
+    return "answer" if verb == "resume" else verb
+
+
+def _fitting_commands(metadata: Mapping[str, str]) -> list[str]:
+    call, verbs = metadata.get("pending_call_id", ""), metadata.get("verbs", "")
+    return [command_line("inbox", command_for(verb), call) for verb in verbs.split(",") if verb and call]

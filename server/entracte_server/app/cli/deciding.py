@@ -85,7 +85,7 @@ def _ask_approval(agent: "SyncAgentClient", call: "PendingCall") -> Decide | Non
     if call.tool_description:
         click.echo(f"  {clean(call.tool_description)}")
     show_value(call.args)
-    match _letter("[a]pprove, [d]ecline, [e]dit or [l]eave", "adel"):
+    match _letter("[a]pprove, [d]ecline, [e]dit or [l]eave", "adel", y="a", n="d"):
         case "a":
             return lambda: agent.approve_stream(call)
         case "e":
@@ -157,10 +157,13 @@ def _of_agent(call: "PendingCall") -> str:
     return f" ({path})" if path else ""
 
 
-def _letter(question: str, letters: str) -> str:
-    """Ask for one of the letters; words that begin with one will do."""
+def _letter(question: str, letters: str, **also: str) -> str:
+    """Ask for one of the letters; words that begin with one will do. `also` has letters that mean
+    another one."""
     while True:
         text: str = click.prompt(question, default="", show_default=False)
         letter = text.strip().lower()[:1]
+        letter = also.get(letter, letter)
         if letter and letter in letters:
             return letter
+        click.echo(f"Type {', '.join(letters[:-1])} or {letters[-1]}.")

@@ -10,7 +10,7 @@ from entracte_server.app.cli.output import age_text, clean, print_fields, print_
 from entracte_server.app.cli.showing import Screen, describe, exit_code, print_chunks, say_end, say_waiting
 
 if TYPE_CHECKING:
-    from entracte import Run, SyncClient
+    from entracte import GenerateResult, Run, SyncClient
 
 STATES = ("queued", "running", "suspended", "succeeded", "failed", "cancelled")
 
@@ -93,7 +93,15 @@ def _show_run(run: "Run") -> None:
     for call in run.pending_calls:
         click.echo(f"\nwaits: {call.pending_call_id}  {describe(call)}")
     if run.result is not None and run.result.text:
-        click.echo(f"\n{clean(run.result.text)}")
+        click.echo(f"\n{clean(_in_paragraphs(run.result))}")
+
+
+def _in_paragraphs(result: "GenerateResult") -> str:
+    """The text of a result, a paragraph for what each step said."""
+    said = [step.text for step in result.steps if step.text and not step.is_draft]
+    if "".join(said) != result.text:
+        return result.text
+    return "\n\n".join(text.strip("\n") for text in said)
 
 
 @runs.command()

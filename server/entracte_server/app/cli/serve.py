@@ -1,9 +1,11 @@
 """`entracte serve` and `entracte migrate`."""
 
 import asyncio
+import errno
 import importlib
 import os
 import signal
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +102,8 @@ def serve(
     log_level: str | None,
 ) -> None:
     """Serve the agents of an App, for example `entracte serve agents:app`."""
+    # gRPC's own notices on stderr; it reads this when it is first imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if reload:
         from entracte_server.app.reloading import run_reloading
 
@@ -124,10 +128,29 @@ def _run(app: "App", settings: "Settings", stand_in: Any) -> int:
     except MissingApiKey as error:
         click.echo(f"error: {error}, or start with --scripted to answer from a script.", err=True)
         return 1
-    except (UnknownProvider, StoreError, ValueError, OSError, RuntimeError) as error:
+    except (UnknownProvider, StoreError, ValueError, OSError) as error:
         click.echo(f"error: {error}", err=True)
         return 1
+    except RuntimeError as error:  # what gRPC raises when it cannot listen says nothing of why
+        click.echo(f"error: {_why_not_bound(settings.address) or error}", err=True)
+        return 1
     return 0
+
+
+def _why_not_bound(address: str) -> str:
+    """Why nothing can listen there; empty where something could."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, name in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(name)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return f"the address {address} is in use"
+        return f"cannot listen on {address}: {error.strerror}"
+    return ""
 
 
 def _loop_factory() -> Any:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from entracte_server.app.cli.connecting import command_line
+from entracte_server.app.cli.connecting import command_for, command_line
 from entracte_server.app.cli.output import clean, one_line, pretty, print_json
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def describe(call: "PendingCall") -> str:
 
 
 def _next_command(call: "PendingCall") -> str:
-    verb = {"approval": "approve", "suspension": "answer"}.get(call.kind, "submit")
-    return command_line("inbox", verb, call.pending_call_id)
+    verb = {"approval": "approve", "suspension": "resume"}.get(call.kind, "submit")
+    return command_line("inbox", command_for(verb), call.pending_call_id)
 
 
 def _line_about(chunk: Any) -> str:
