@@ -89,7 +89,12 @@ def configure(level: str, form: str) -> LineWriter:
     if form == "json":
         shared += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_dumps)]
     else:
-        shared.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+        # The other ways to show a traceback take seconds, and write down the values of variables.
+        shared.append(
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        )
     structlog.configure(
         processors=shared,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
