@@ -14,7 +14,10 @@ from tests.rpc.support import Peer, serving
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """The server's log is not the test's output."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+    )
     yield
     structlog.reset_defaults()
 
