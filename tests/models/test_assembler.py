@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from entracte_server.domain.chunks import File, Raw, Source, TextDelta
 from entracte_server.domain.results import Usage
+from entracte_server.models.assembler import AnswerAssembler
 from tests.models.answers import CALLED, ELM, OAK, ONE, STOP, TWO, Records, args_of, assemble
 from tests.models.support import calls, choice, piece, sse, text
 
@@ -478,3 +479,114 @@ def test_a_cut_stream_never_passes_for_whole(cut: int, sizes: list[int]) -> None
         assert outcome.calls == []
     else:
         assert args_of(outcome) == ONE
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+DEEP_RECORDS = [
+    b"%s",
+    b'{"choices":%s}',
+    b'{"usage":%s,"choices":[{"delta":{"content":"a"}}]}',
+    b'{"citations":%s,"choices":[{"delta":{"content":"a"}}]}',
+    b'{"choices":[{"delta":{"reasoning_details":[{"text":"a","x":%s}]}}]}',
+    b'{"error":%s}',
+    b'{"x":"\\ud83d","choices":%s}',
+]
+
+
+@pytest.mark.parametrize("depth", [200, 480, 900, 960, 100_000])
+@pytest.mark.parametrize("record", DEEP_RECORDS)
+def test_a_record_nested_too_deeply(record: bytes, depth: int) -> None:
+    data = record % nested(depth)
+    for body in (b"data: %s\n\n" % data, b"data: %s" % data, data):
+        assert assemble(body).kind == "provider_error"
+    begun = sse([*text("Hi", "."), choice({"content": "!"})], done=False)
+    outcome = assemble(begun + b"data: %s\n\n" % data)
+    assert (outcome.text, outcome.kind) == ("Hi.!", "provider_error")
+
+
+def test_a_record_nested_too_deeply_after_the_finish_reason() -> None:
+    outcome = assemble(sse([*text("Hi"), STOP], done=False) + b"data: %s\n\n" % nested(100_000))
+    assert outcome.text == "Hi"
+    assert outcome.finish.reason == "stop"
+
+
+def test_nesting_within_the_limit() -> None:
+    data = b'data: {"x":%s,"choices":[{"delta":{"content":"a[[{{"}}]}\n\n' % nested(127)
+    assert assemble(data + sse([STOP])).text == "a[[{{"
+
+
+def test_many_brackets_are_not_deep() -> None:
+    words = "[{" * 500
+    assert assemble([choice({"content": words}, probs=[[] for _ in range(500)]), STOP]).text == words
+
+
+def test_arguments_nested_too_deeply() -> None:
+    deep = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
+    outcome = assemble([calls(piece("f", deep, index=0)), calls(piece("f", "{}", index=0)), CALLED])
+    assert outcome.calls[0].args is None
+
+
+IDLE: list[dict[str, Any]] = [
+    {"choices": []},
+    {"choices": [], "x_groq": {"id": "r"}},
+    {"choices": None},
+    {"x": 1},
+    choice({}),
+    choice({"role": "assistant"}),
+    choice({"role": "assistant", "content": ""}),
+    choice({"content": []}),
+    choice({"content": [{"type": "text", "text": ""}]}),
+    choice({"content": "", "reasoning_content": ""}),
+    choice({"reasoning_details": [{"type": "reasoning.text", "text": ""}]}),
+    choice({"refusal": ""}),
+    choice({"audio": {"id": "a"}}),
+    choice({"tool_calls": []}),
+    choice({"function_call": {"arguments": ""}}),
+    {"choices": [{"index": 1, "delta": {"content": "another"}}]},
+]
+FORWARD: list[dict[str, Any]] = [
+    *text("a"),
+    choice({"content": [{"type": "text", "text": "a"}]}),
+    choice({"content": "a", "role": "assistant"}),
+    choice({"reasoning_content": "a"}),
+    choice({"reasoning_details": [{"type": "reasoning.encrypted", "data": "a"}]}),
+    choice({"refusal": "a"}),
+    choice({"audio": {"data": "aGk="}}),
+    calls(piece("f", index=0)),
+    calls(piece(None, "{", index=0)),
+    choice({"function_call": {"name": "f"}}),
+    choice({}, "stop"),
+    {"choices": [], "usage": {"prompt_tokens": 1}},
+    {"choices": [], "citations": ["https://a.example"]},
+]
+
+
+def brings(record: dict[str, Any], *before: dict[str, Any], **options: Any) -> bool:
+    answer = AnswerAssembler(**options)
+    for one in before:
+        answer.record("", json.dumps(one).encode())
+    return answer.record("", json.dumps(record).encode())
+
+
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("before", [[], text("a", "b"), [calls(piece("f", "{", index=0)), *text("a")]])
+def test_only_what_the_answer_is_made_of_is_progress(before: list[dict[str, Any]], raw: bool) -> None:
+    first = [choice({}), *before]
+    assert [one for one in IDLE if brings(one, *first, include_raw=raw)] == []
+    assert [one for one in FORWARD if not brings(one, *first, include_raw=raw)] == []
+
+
+def test_repeating_is_no_progress() -> None:
+    records: list[dict[str, Any]] = [
+        {"choices": [], "usage": {"prompt_tokens": 1}},
+        {"choices": [], "citations": ["https://a.example"]},
+        choice({}, "stop"),
+        calls(piece("f", id="c", index=0)),
+        calls(piece(None, "", index=0)),
+        calls(piece(None, "", index=7)),
+    ]
+    for record in records:
+        assert not brings(record, *text("a"), calls(piece("f", id="c", index=0)), record)

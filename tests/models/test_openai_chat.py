@@ -380,14 +380,65 @@ async def test_cancelling_between_attempts_ends_them(provider: FakeProvider) -> 
     assert len(provider.requests) == 1
 
 
-async def test_an_answer_that_is_too_large(provider: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("entracte_server.models.response_body.MAX_BODY_BYTES", 10_000)
+async def test_an_answer_that_is_too_large(provider: FakeProvider) -> None:
     part: list[bytes | float] = [sse(text("x" * 500), done=False), 0.01]
-    provider.say(Answer(part * 50))
-    async with model_of(provider) as model:
+    provider.say(Answer(part * 50, end="hang"))
+    async with model_of(provider, max_answer_bytes=10_000) as model:
         outcome = await ask(model)
-    assert outcome.kind == "provider_error"
-    assert outcome.text
+        await asyncio.wait_for(provider.left.wait(), 5)
+    assert outcome.error is not None
+    assert (outcome.error.kind, outcome.error.retryable) == ("provider_error", False)
+    assert "larger than 10000 bytes" in outcome.error.message
+    assert 0 < len(outcome.text) < 10_000
+    assert len(provider.requests) == 1
+
+
+async def test_an_answer_just_within_the_limit(provider: FakeProvider) -> None:
+    body = sse(ANSWER)
+    provider.say(body)
+    async with model_of(provider, max_answer_bytes=len(body)) as model:
+        assert (await ask(model)).text == "Hello"
+
+
+@pytest.mark.parametrize("start", [[], text("a")], ids=["at once", "after a piece"])
+@pytest.mark.parametrize(
+    "record",
+    [{"choices": []}, choice({}), choice({"content": ""}), choice({"tool_calls": [{"index": 0}]})],
+    ids=["no choice", "no delta", "no text", "no call"],
+)
+async def test_records_that_bring_nothing_are_keep_alives(
+    provider: FakeProvider, start: list[Any], record: dict[str, Any]
+) -> None:
+    empty: list[bytes | float] = [sse([record], done=False), 0.02]
+    provider.say(Answer([sse(start, done=False), *(empty * 1_000)]))
+    async with model_of(provider, idle_timeout=5.0, patience=0.4, max_retries=0) as model:
+        outcome = await ask(model)
+        await asyncio.wait_for(provider.left.wait(), 5)
+    assert outcome.error is not None
+    assert outcome.error.kind == "stall"
+    assert "no further for 0.4 s" in outcome.error.message
+    assert outcome.text == ("a" if start else "")
+
+
+async def test_blanks_in_a_document_are_keep_alives(provider: FakeProvider) -> None:
+    blanks: list[bytes | float] = [b"  \n", 0.02]
+    provider.say(Answer([b"{", *(blanks * 1_000)], headers=JSON))
+    async with model_of(provider, idle_timeout=5.0, patience=0.4, max_retries=0) as model:
+        assert (await ask(model)).kind == "stall"
+
+
+async def test_a_record_nested_too_deeply_is_a_failure_of_the_provider(provider: FakeProvider) -> None:
+    provider.say(b'data: {"choices":' + b"[" * 100_000 + b"\n\n")
+    async with model_of(provider) as model:
+        assert (await ask(model)).kind == "provider_error"
+
+
+async def test_an_error_body_nested_too_deeply(provider: FakeProvider) -> None:
+    for depth in (500, 900, 100_000):
+        body = b'{"error":' + b"[" * depth + b"]" * depth + b"}"
+        provider.say(Answer([body], status=400, headers=JSON))
+        async with model_of(provider) as model:
+            assert (await ask(model)).kind == "provider_error"
 
 
 async def test_a_large_conversation_is_sent_whole(provider: FakeProvider) -> None:

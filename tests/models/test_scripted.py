@@ -3,6 +3,7 @@
 import asyncio
 import json
 import pathlib
+import sys
 import time
 from typing import Any
 
@@ -226,3 +227,13 @@ def test_what_is_no_script(steps: Any) -> None:
 def test_the_request_can_be_seen() -> None:
     shown = json.loads(scripted([[{"text": "a"}]]).request_body(HI))
     assert shown["messages"][0]["role"] == "user"
+
+
+async def test_only_the_last_requests_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[ScriptedModel.__module__], "MAX_REQUESTS", 3)
+    model = scripted([[{"text": "a"}]])
+    sent = [after(answers) for answers in range(5)]
+    for request in sent:
+        await ask(model, request)
+    assert model.calls == 5
+    assert model.requests == sent[2:]

@@ -5,6 +5,7 @@ hold, not what the provider calls it: one choice is followed, the last finish re
 usage hold, a whole message counts as one delta unless deltas came before it.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +28,7 @@ from entracte_server.models.tool_calls import scrub_json
 # How often a record that looked plain may turn out not to be, before they all go the general way.
 _PLAIN_MISSES = 16
 
-_decode = msgspec.json.Decoder().decode
+_decoder = msgspec.json.Decoder()
 
 
 class AnswerAssembler:
@@ -92,15 +93,17 @@ class AnswerAssembler:
         return events
 
     def record(self, name: str, data: bytes) -> bool:
-        """Takes one event of the stream; tells whether it brought the answer forward."""
+        """Takes one event of the stream; tells whether it brought the answer forward: by a piece of what
+        the model says, or by a new usage or finish reason. Anything else is no more than a keep-alive.
+        """
         if data == b"[DONE]":
             self.done = True
             return True
-        if self._plain and not name and self._plain_record(data):
-            return True
+        if self._plain and not name and (forward := self._plain_record(data)) is not None:
+            return forward
         try:
             chunk = _decode(data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return self._odd_record(name, data)
         if type(chunk) is not dict:
             return self._unexpected(chunk)
@@ -108,7 +111,11 @@ class AnswerAssembler:
 
     def document(self, data: bytes) -> None:
         """Takes a whole JSON body. One that is not whole is a cut answer."""
-        chunk = read_json(data)
+        try:
+            chunk = read_json(data)
+        except RecursionError:
+            message = "the model's answer is nested too deeply"
+            raise provider_error(message, retryable=False, secrets=self._secrets) from None
         if chunk is None:
             raise ModelError(RunError("cut", "the model's answer is not complete JSON", retryable=True))
         if isinstance(chunk, list) and len(chunk) == 1:
@@ -164,30 +171,33 @@ class AnswerAssembler:
             )
         )
 
-    def _plain_record(self, data: bytes) -> bool:
-        """Takes a record of the common shapes; False if it is none and nothing was taken."""
+    def _plain_record(self, data: bytes) -> bool | None:
+        """Takes a record of the common shapes; None if it is none and nothing was taken."""
         try:
             choice = decode_plain(data).choices[0]
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             self._plain = False
             self._plain_misses_left -= 1
-            return False
+            return None
         delta = choice.delta
         calls = delta.tool_calls
         if choice.index or (calls and not self._calls.continues(calls)):
-            return False
+            return None
         reasoning = delta.reasoning_content or delta.reasoning
         if reasoning:
             self._blocks.reason(reasoning, self._events)
         if delta.content:
             self._blocks.write(delta.content, self._events)
+        forward = bool(reasoning or delta.content)
         if calls:
             self._blocks.close(self._events)
-            self._calls.extend(calls, self._events)
-        return True
+            forward = self._calls.extend(calls, self._events) or forward
+        return forward
 
     def _odd_record(self, name: str, data: bytes) -> bool:
-        chunk = read_json(data)
+        chunk = None
+        with contextlib.suppress(RecursionError):
+            chunk = read_json(data)
         if isinstance(chunk, dict):
             # What msgspec refuses and json accepts are, first of all, halves of surrogate pairs.
             self._expect_halves()
@@ -199,7 +209,7 @@ class AnswerAssembler:
             raise provider_error(text, secrets=self._secrets)
         if (name and name != "message") or self._finish_word:
             return False
-        message = f"the provider sent a record that is not JSON: {text[:500]}"
+        message = f"the provider sent a record that is not JSON, or nested too deeply: {text[:500]}"
         raise provider_error(message, retryable=False, secrets=self._secrets)
 
     def _expect_halves(self) -> None:
@@ -218,37 +228,35 @@ class AnswerAssembler:
             self._events.append(Raw(scrub_json(data.decode("utf-8", "replace"))))
         if chunk.get("error") or name == "error":
             raise provider_error(chunk, secrets=self._secrets)
+        shown = len(self._events)
         usage = chunk.get("usage")
-        if usage and isinstance(usage, dict):
+        forward = bool(usage) and isinstance(usage, dict) and usage != self._usage
+        if forward:
             self._usage = usage
         if not self._id or not self._model:
             self._identify(chunk)
         self._extras.chunk(chunk, self._events)
         choices = chunk.get("choices")
         if not choices or type(choices) is not list:
-            return self._no_choices(chunk)
+            if chunk.get("object") == "error":
+                raise provider_error(chunk, secrets=self._secrets)
+            return forward or len(self._events) > shown
         choice = choices[0] if len(choices) == 1 else _choice_zero(choices)
         if type(choice) is not dict or not self._follows(choice.get("index")):
-            return True
+            return forward or len(self._events) > shown
         delta = choice.get("delta")
         if delta:
             self._seen_delta = True
-            self._delta(delta)
+            forward = self._delta(delta) or forward
         elif (message := choice.get("message")) and not self._seen_delta:
-            self._delta(message, whole=True)
+            forward = self._delta(message, whole=True) or forward
         word = choice.get("finish_reason")
         if word:
-            self._finish(chunk, choice, word)
+            forward = self._finish(chunk, choice, word) or forward
         self._plain = bool(
             self._plain_misses_left > 0 and not self._halves and self._choice == 0 and self._id and delta
         )
-        return True
-
-    def _no_choices(self, chunk: dict[str, Any]) -> bool:
-        if chunk.get("object") == "error":
-            raise provider_error(chunk, secrets=self._secrets)
-        x_groq = chunk.get("x_groq")
-        return bool(chunk.get("usage") or x_groq or "choices" in chunk)
+        return forward or len(self._events) > shown
 
     def _identify(self, chunk: dict[str, Any]) -> None:
         for key, attribute in (("id", "_id"), ("model", "_model")):
@@ -269,9 +277,11 @@ class AnswerAssembler:
             self._choice = 0
         return bool(index == self._choice)
 
-    def _finish(self, chunk: dict[str, Any], choice: dict[str, Any], word: Any) -> None:
+    def _finish(self, chunk: dict[str, Any], choice: dict[str, Any], word: Any) -> bool:
+        """Takes a finish reason; tells whether it is a new one."""
         if choice.get("error"):
             raise provider_error(choice, secrets=self._secrets)
+        before = self._finish_word
         self._finish_word = json_text.scrub(str(word)[:200])
         native = choice.get("native_finish_reason")
         if isinstance(native, str) and native != word:
@@ -280,24 +290,29 @@ class AnswerAssembler:
         usage = choice.get("usage") or (x_groq.get("usage") if isinstance(x_groq, dict) else None)
         if usage and isinstance(usage, dict):
             self._usage = usage
+        return self._finish_word != before
 
-    def _delta(self, delta: Any, *, whole: bool = False) -> None:
+    def _delta(self, delta: Any, *, whole: bool = False) -> bool:
+        """Takes a delta; tells whether it brought anything that may not show as an event yet."""
         if type(delta) is not dict:
-            return
+            return False
         blocks, events = self._blocks, self._events
         content = delta.get("content")
         if len(delta) == 1 and type(content) is str:
             blocks.write(content, events)
-            return
+            return bool(content)
+        forward = False
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning and isinstance(reasoning, str):
             blocks.reason(reasoning, events)
+            forward = True
         details = delta.get("reasoning_details")
         if details and isinstance(details, list):
-            blocks.reason_in_detail(details, events)
+            forward = blocks.reason_in_detail(details, events) or forward
         if content:
             if type(content) is str:
                 blocks.write(content, events)
+                forward = True
             elif type(content) is list:
                 self._content_parts(content)
         refusal = delta.get("refusal")
@@ -306,14 +321,17 @@ class AnswerAssembler:
         calls = delta.get("tool_calls")
         if calls:
             blocks.close(events)
-            self._calls.add(calls, events, whole=whole)
+            forward = self._calls.add(calls, events, whole=whole) or forward
         function = delta.get("function_call")
         if function and isinstance(function, dict) and (function.get("name") or function.get("arguments")):
             blocks.close(events)
-            self._calls.add([{"index": "function_call", "function": function}], events)
+            added = self._calls.add([{"index": "function_call", "function": function}], events)
+            forward = added or forward
+        heard = self._extras.audio_bytes
         transcript = self._extras.delta(delta, events)
         if transcript:
             blocks.say(transcript, events)
+        return forward or self._extras.audio_bytes > heard
 
     def _content_parts(self, parts: list[Any]) -> None:
         for part in parts:
@@ -344,12 +362,37 @@ def _choice_zero(choices: list[Any]) -> Any:
 
 
 def read_json(data: bytes) -> Any:
-    """The JSON value of a record, or None: also where msgspec refuses what a provider meant."""
+    """The JSON value of a record, or None: also where msgspec refuses what a provider meant.
+
+    Raises `RecursionError` where it is nested deeper than JSON may be anywhere in Entracte.
+    """
     try:
         return _decode(data)
     except msgspec.DecodeError:
         pass
     try:
-        return json.loads(data.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
+        return _shallow(data, json.loads(data.decode("utf-8", "replace")))
+    except ValueError:
         return None
+
+
+def _decode(data: bytes) -> Any:
+    return _shallow(data, _decoder.decode(data))
+
+
+def _shallow(data: bytes, value: Any) -> Any:
+    """`value`, read from `data`. The decoder's own limit is the stack's, and leaves values through that
+    nothing else could compare, print or write."""
+    if data.count(b"[") + data.count(b"{") <= json_text.MAX_JSON_DEPTH:
+        return value
+    level = [value]
+    for _ in range(json_text.MAX_JSON_DEPTH + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return value
+    raise RecursionError("nested too deeply")

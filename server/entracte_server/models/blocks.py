@@ -62,11 +62,14 @@ class Blocks:
         self._plain_reasoning = True
         self._show(_REASONING, text, out)
 
-    def reason_in_detail(self, details: list[Any], out: list[ModelEvent]) -> None:
-        """Takes the provider's records of thinking. Their words are shown unless plain ones came."""
+    def reason_in_detail(self, details: list[Any], out: list[ModelEvent]) -> bool:
+        """Takes the provider's records of thinking; tells whether they say anything. Their words are
+        shown unless plain ones came."""
+        said = False
         for piece in details:
             if not isinstance(piece, dict) or not any(piece.get(key) for key in _SAYING):
                 continue
+            said = True
             self._switch(_REASONING, out)
             if self._details is None:
                 self._details = ReasoningDetails()
@@ -80,6 +83,7 @@ class Blocks:
             data = piece.get("data")
             if data and isinstance(data, str):
                 out.append(RedactedReasoning(self._id, json_text.scrub(data)))
+        return said
 
     def close(self, out: list[ModelEvent]) -> None:
         """Ends the open block."""

@@ -47,7 +47,7 @@ class _Call:
             return False
         try:
             return isinstance(msgspec.json.decode(text), dict)
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return False
 
 
@@ -70,12 +70,14 @@ class CallAssembler:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def add(self, pieces: Any, out: list[ModelEvent], *, whole: bool = False) -> None:
-        """Takes the `tool_calls` of one delta. With `whole` each entry is a call of its own."""
+    def add(self, pieces: Any, out: list[ModelEvent], *, whole: bool = False) -> bool:
+        """Takes the `tool_calls` of one delta; tells whether they brought a call, a name or arguments.
+        With `whole` each entry is a call of its own."""
         if isinstance(pieces, dict):
             pieces = [pieces]
         if not isinstance(pieces, list):
-            return
+            return False
+        forward = False
         touched: list[_Call] = []
         for piece in pieces:
             if not isinstance(piece, dict):
@@ -94,6 +96,7 @@ class CallAssembler:
                 if not (name or provider_id or args):
                     continue
                 call = self._open(index)
+                forward = True
             touched.append(call)
             if provider_id and not call.provider_id:
                 call.provider_id = provider_id
@@ -101,16 +104,22 @@ class CallAssembler:
             for key in piece.keys() - _KNOWN_KEYS:
                 if piece[key] is not None and function is not piece:
                     call.extras[key] = piece[key]
+            forward = forward or bool(args or (name and not call.name))
             self._grow(call, name, args, out)
+        return forward
 
     def continues(self, pieces: list[ArgsPiece]) -> bool:
         """Whether all these pieces belong to calls that are shown already."""
         return all((call := self._by_index.get(piece.index)) is not None and call.name for piece in pieces)
 
-    def extend(self, pieces: list[ArgsPiece], out: list[ModelEvent]) -> None:
-        """Takes pieces that continue shown calls and hold no halves of surrogate pairs."""
+    def extend(self, pieces: list[ArgsPiece], out: list[ModelEvent]) -> bool:
+        """Takes pieces that continue shown calls and hold no halves of surrogate pairs; tells whether
+        they brought arguments."""
+        forward = False
         for piece in pieces:
             self._append(self._by_index[piece.index], piece.function.arguments, out)
+            forward = forward or bool(piece.function.arguments)
+        return forward
 
     def finish(self, out: list[ModelEvent]) -> None:
         """Ends every call, in order."""

@@ -18,6 +18,11 @@ class Extras:
         self._audio = bytearray()
         self._audio_format = ""
 
+    @property
+    def audio_bytes(self) -> int:
+        """How much audio there is so far: it shows as an event only at the end."""
+        return len(self._audio)
+
     def chunk(self, chunk: dict[str, Any], out: list[ModelEvent]) -> None:
         """Takes what stands beside the choices: lists of cited pages."""
         citations = chunk.get("citations")

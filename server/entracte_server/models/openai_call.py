@@ -64,7 +64,7 @@ class OpenAICall:
             finish_optional=provider.finish_optional,
             secrets=self._secrets,
         )
-        self._body = BodyReader(self._answer, self._secrets)
+        self._body = BodyReader(self._answer, self._secrets, provider.max_answer_bytes)
         self._response: httpx2.Response | None = None
         self._bytes: AsyncGenerator[bytes, None] | None = None
         self._watch: Watchdog | None = None
@@ -168,7 +168,10 @@ class OpenAICall:
             if whole or failure.error.kind not in ("cut", "empty_stream"):
                 raise
             if self._watch.fired:
-                message = f"the provider sent nothing for {self._idle:g} s in the middle of its answer"
+                if self._watch.silent:
+                    message = f"the provider sent nothing for {self._idle:g} s in the middle of its answer"
+                else:
+                    message = f"the provider brought its answer no further for {self._patience:g} s"
                 raise ModelError(RunError("stall", message, retryable=True)) from None
             if not self._answer.begun and error is not None:
                 raise self._connection_error(error) from None

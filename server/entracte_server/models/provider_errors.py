@@ -122,7 +122,10 @@ def _raw(error: Any, secrets: tuple[str, ...]) -> str:
     try:
         text = json_text.dump(error)
     except (TypeError, ValueError):
-        text = json_text.dump(str(error))
+        try:
+            text = json_text.dump(str(error))
+        except RecursionError:
+            text = json_text.dump("nested too deeply")
     if len(text.encode()) > MAX_RAW_BYTES:
         # Cut text is not JSON any more: it is kept as a JSON string.
         return json_text.dump(clean(text, MAX_RAW_BYTES, secrets))

@@ -20,6 +20,9 @@ DEFAULT_IDLE_TIMEOUT = 60.0
 PATIENCE = 5.0
 """How many times the idle limit a first piece, or keep-alives without a piece, may take."""
 
+DEFAULT_MAX_ANSWER_BYTES = 64 * 1024 * 1024
+"""Largest body of an answer, in bytes. A stream wraps each word in a record of a few hundred."""
+
 # Open streams are bounded by the engine; a second bound here would only make calls wait unseen.
 _MAX_CONNECTIONS = 100_000
 
@@ -53,9 +56,13 @@ class ProviderSettings(Data, frozen=True):
     leave out with a warning.
 
     Waiting: `idle_timeout` bounds the silence between bytes (None: `Providers` says). The first piece
-    of an answer, and a silence in which the provider only sends keep-alives, may take `patience`
-    (None: `PATIENCE` times the idle limit), because models think for minutes without a word.
+    of an answer, and a time in which the provider only sends keep-alives, may take `patience`
+    (None: `PATIENCE` times the idle limit), because models think for minutes without a word. Records
+    without a piece of the answer, new usage or a finish reason are no more than keep-alives.
     `max_retries` counts attempts after the first.
+
+    Size: an answer whose body is larger than `max_answer_bytes`, decompressed, is given up with a
+    `provider_error`, and the connection is closed.
     """
 
     name: str
@@ -75,6 +82,7 @@ class ProviderSettings(Data, frozen=True):
     idle_timeout: float | None = None
     patience: float | None = None
     max_retries: int = 2
+    max_answer_bytes: int = DEFAULT_MAX_ANSWER_BYTES
 
     def __repr__(self) -> str:
         return f"ProviderSettings(name={self.name!r}, base_url={self.base_url!r})"

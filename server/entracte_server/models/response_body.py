@@ -4,10 +4,8 @@ from entracte_server.domain.results import RunError
 from entracte_server.models.assembler import AnswerAssembler, read_json
 from entracte_server.models.base import ModelError
 from entracte_server.models.provider_errors import clean, provider_error
+from entracte_server.models.providers import DEFAULT_MAX_ANSWER_BYTES
 from entracte_server.models.sse import EventTooLarge, SseDecoder
-
-MAX_BODY_BYTES = 64 * 1024 * 1024
-"""Largest answer read before it is given up."""
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 _EVENT_STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry")
@@ -18,12 +16,18 @@ class BodyReader:
 
     The first byte that is not blank decides: a body that opens with a bracket is JSON, one that opens
     with a tag is a page, anything else should be an event stream. What the header says is not
-    asked: proxies are known to get it wrong.
+    asked: proxies are known to get it wrong. A body of more than `max_bytes` is given up.
     """
 
-    def __init__(self, answer: AnswerAssembler, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        answer: AnswerAssembler,
+        secrets: tuple[str, ...] = (),
+        max_bytes: int = DEFAULT_MAX_ANSWER_BYTES,
+    ) -> None:
         self._answer = answer
         self._secrets = secrets
+        self._max_bytes = max_bytes
         self._decoder: SseDecoder | None = None
         self._pieces: list[bytes] = []
         self._head = b""
@@ -33,8 +37,8 @@ class BodyReader:
     def feed(self, data: bytes) -> bool:
         """Takes the next bytes; tells whether they brought the answer forward. Raises `ModelError`."""
         self._size += len(data)
-        if self._size > MAX_BODY_BYTES:
-            raise _too_large(f"the answer is larger than {MAX_BODY_BYTES} bytes")
+        if self._size > self._max_bytes:
+            raise _too_large(f"the model's answer is larger than {self._max_bytes} bytes")
         if self._decoder is None:
             self._pieces.append(data)
             if not self._head:
@@ -44,7 +48,8 @@ class BodyReader:
                     data = b"".join(self._pieces)
                     self._pieces.clear()
         if self._decoder is None:
-            return bool(self._head)
+            # Blanks keep a connection alive; JSON needs none.
+            return bool(self._head) and not data.isspace()
         try:
             events = self._decoder.feed(data)
         except EventTooLarge as error:
@@ -68,7 +73,7 @@ class BodyReader:
         for name, content in self._decoder.close():
             self._events += 1
             # Cut in the middle this event is not JSON, which says nothing against the provider.
-            if content == b"[DONE]" or read_json(content) is not None:
+            if content == b"[DONE]" or _is_whole(content):
                 self._answer.record(name, content)
         if not self._events and not self._looks_like_events():
             raise self._no_answer(self._head)
@@ -80,6 +85,13 @@ class BodyReader:
         text = clean(body[:300].decode("utf-8", "replace").strip(), 300, self._secrets)
         message = f"the provider's answer is neither an event stream nor JSON: {text}"
         return provider_error(message, retryable=False, secrets=self._secrets)
+
+
+def _is_whole(content: bytes) -> bool:
+    try:
+        return read_json(content) is not None
+    except RecursionError:
+        return True
 
 
 def _too_large(message: str) -> ModelError:

@@ -60,6 +60,9 @@ Position = Literal["calls", "transcript"]
 USAGE_PER_CALL = Usage(input=10, output=5, total=15)
 """What a step without usage of its own reports."""
 
+MAX_REQUESTS = 1000
+"""How many requests a scripted model remembers."""
+
 _WORD = re.compile(r"\S*\s+|\S+")
 _REASONS = frozenset(get_args(FinishReason))
 _PARTS = (
@@ -78,7 +81,8 @@ _PARTS = (
 
 
 class ScriptedModel:
-    """Plays `steps`; `requests` holds every request it was sent, retries included.
+    """Plays `steps`; `requests` holds the requests it was sent, retries included: the last
+    `MAX_REQUESTS` of them, so that a server that runs for long does not grow.
 
     `position` says which step answers a call. `calls` counts the calls made to this object: right
     for tests in one process. `transcript` counts the assistant messages of the request: right where
@@ -145,6 +149,8 @@ class ScriptedModel:
             step = self._steps[min(index, len(self._steps) - 1)]
             self.calls += 1
             self.requests.append(request)
+            if len(self.requests) > MAX_REQUESTS:
+                del self.requests[0]
             if callable(step):
                 parts = step(request)
                 _check_step(parts, index)

@@ -12,7 +12,7 @@ class Watchdog:
     While its owner waits for bytes, `idle` bounds the silence, keep-alives included, and `patience`
     the time without progress: until the first progress, only `patience` counts. There is one timer,
     set again when it fires too early, and no task until there is something to close. Closing makes
-    the owner's read fail; `fired` tells why.
+    the owner's read fail; `fired` tells why, and `silent` whether it was for silence in an answer.
     """
 
     def __init__(self, close: Callable[[], Awaitable[None]], idle: float, patience: float) -> None:
@@ -27,6 +27,7 @@ class Watchdog:
         self._closing: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(min(idle, patience), self._check)
         self.fired = False
+        self.silent = False
 
     def wait(self) -> None:
         """The owner begins to wait for bytes."""
@@ -62,12 +63,14 @@ class Watchdog:
             self._timer = self._loop.call_at(now + self._idle, self._check)
             return
         deadline = self._progress_at + self._patience
-        if self._started:
-            deadline = min(deadline, self._since + self._idle)
+        silent = self._started and self._since + self._idle < deadline
+        if silent:
+            deadline = self._since + self._idle
         if now < deadline:
             self._timer = self._loop.call_at(deadline, self._check)
         else:
             self.fired = True
+            self.silent = silent
             self._closing = self._loop.create_task(self._run_close())
 
     async def _run_close(self) -> None:
