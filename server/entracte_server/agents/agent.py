@@ -87,7 +87,10 @@ class Agent:
         """The instructions of a run."""
         given = self.instructions
         if callable(given):
-            given = given(request_context)
+            try:
+                given = given(request_context)
+            except (SystemExit, KeyboardInterrupt) as error:  # must not end the server
+                raise RuntimeError(f"the instructions of {self.id} raised {error!r}") from error
         return (given,) if isinstance(given, str) and given else tuple(given)
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from entracte_server.agents.agent import Agent, App
 from entracte_server.domain import chunks as c
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
-from entracte_server.domain.errors import Refusal
+from entracte_server.domain.errors import Reason, Refusal
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.messages import Message
 from entracte_server.domain.options import RunOptions
@@ -106,6 +106,7 @@ class Engine:
         self._arriving: Counter[RunKey] = Counter()
         self._early_decisions: dict[RunKey, list[CallRow]] = {}
         self._early_cancels: dict[RunKey, str] = {}
+        self._stranded: dict[RunKey, Reason] = {}
         self._adopter: asyncio.Task[None] | None = None
         self.draining = False
 
@@ -142,15 +143,34 @@ class Engine:
         return len(self._active)
 
     async def _adopt(self) -> None:
-        busy = frozenset(self._active) | frozenset(self._arriving)
+        busy = frozenset((*self._active, *self._arriving, *self._stranded))
         rows = await self.store.adopt(self.process_id, active=busy)
         for row in rows:
             _log.info("run_adopted", run_id=row.run_id, fence=row.fence)
             self._spawn(self._recover(row))
 
     async def _recover(self, row: RunRow) -> None:
-        with self._coming((row.tenant, row.run_id)):
-            await self._resume(row, recovered=True)
+        key = (row.tenant, row.run_id)
+        with self._coming(key):
+            try:
+                await self._resume(row, recovered=True)
+            except StoreError as error:  # the next look takes it over again
+                _log.warning("recovery_failed", run_id=row.run_id, error=str(error))
+            except Exception:
+                _log.exception("recovery_failed", run_id=row.run_id)
+                self._strand(key, "INTERNAL")
+
+    def _strand(self, key: RunKey, reason: Reason) -> None:
+        """This process owns a run but cannot go on with it: leave it alone, and tell its readers. The
+        next process tries again."""
+        self._stranded[key] = reason
+        self.hub.wake(key)
+
+    def check_stranded(self, key: RunKey) -> None:
+        """Raises `Refusal` AGENT_UNAVAILABLE or INTERNAL for a run that cannot go on here."""
+        reason = self._stranded.get(key)
+        if reason is not None:
+            raise Refusal(reason, "This server cannot go on with the run; its log says why.", run_id=key[1])
 
     async def _adopt_for_ever(self) -> None:
         while True:
@@ -189,8 +209,10 @@ class Engine:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         key = self._run_tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None and key is not None:
-            _log.error("run_task_failed", run_id=key[1], error=repr(error))
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if key is not None or not isinstance(error, (Refusal, StoreError)):
+            _log.error("task_failed", run_id=key[1] if key is not None else "", exc_info=error)
 
     async def _protected(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, done in a task of the engine: cancelling the caller only stops the
@@ -306,6 +328,7 @@ class Engine:
         if agent is None:
             if snapshot.run.cancel_reason is None:
                 _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id)
+                self._strand((row.tenant, row.run_id), "AGENT_UNAVAILABLE")
                 return
             # All that is left to do is to settle and end it, which needs no agent.
             self._execute(Agent(id=row.agent_id, model="none/none"), (), snapshot)
@@ -371,6 +394,8 @@ class Engine:
         if cancelled.took:
             self.hub.publish(key, None, "running")
             await self._resume(cancelled.run)
+        elif self._stranded.pop(key, None) is not None:
+            await self._resume(cancelled.run)
         elif cancelled.run.state not in TERMINAL:
             if (execution := self._execution(cancelled.run)) is not None:
                 execution.request_cancel(op.reason)
@@ -398,12 +423,13 @@ class Engine:
         if (
             execution is None
             or not execution.spec.options.cancel_on_disconnect
-            or key in self._timers
             or self.hub.followers(key)
             or self.draining
         ):
             return
         loop = asyncio.get_running_loop()
+        if (running := self._timers.pop(key, None)) is not None:  # who came back got the rest of it
+            running.cancel()
         self._timers[key] = loop.call_later(self.settings.disconnect_grace, self._left_alone, key)
 
     def _left_alone(self, key: RunKey) -> None:

@@ -116,6 +116,11 @@ class Hub:
         for reader in self._readers.get(key, ()):
             reader.look_again()
 
+    def wake(self, key: RunKey) -> None:
+        """Wake the readers of a run without an event."""
+        for reader in self._readers.get(key, ()):
+            reader.wake()
+
     def wake_all(self) -> None:
         """Wake every reader, because the server stops."""
         for readers in self._readers.values():

@@ -78,8 +78,10 @@ class Reader:
                 if not await self._wait() and not self._engine.draining:
                     yield KeepAlive(self._after)
                 events = self._subscription.take()
-                if not events and self._engine.draining:
-                    raise draining()
+                if not events:
+                    self._engine.check_stranded(self._key)
+                    if self._engine.draining:
+                        raise draining()
             for event in events:
                 row = event.row
                 if row is not None and row.last > self._after:
@@ -129,8 +131,10 @@ class Reader:
             woken = await self._wait()
             events = self._subscription.take()
             lagging, self._subscription.lagging = self._subscription.lagging, False
-            if not woken and self._engine.draining:
-                raise draining()
+            if not woken:
+                self._engine.check_stranded(self._key)
+                if self._engine.draining:
+                    raise draining()
             if lagging or not woken or any(event.state is not None for event in events):
                 run = await self._engine.store.get_run(*self._key)
         return run

@@ -175,11 +175,22 @@ class RunExecution:
         return await self.log.park(finish, "suspended", cause, self._executed_ms())
 
     async def decided_calls(self) -> list[CallRow]:
-        """The calls decided since the run last looked; notices a cancellation, too."""
+        """The calls decided since the run last looked; notices a cancellation, too. Raises
+        `RuntimeError` when there is neither, so that a run that cannot park does not spin."""
         snapshot = await self._store.load(*self.log.key)
         if snapshot.run.cancel_reason is not None:
             self.request_cancel(snapshot.run.cancel_reason)
-        return [call for call in snapshot.calls if call.state == "decided"]
+            return []
+        decided = [
+            call
+            for call in snapshot.calls
+            if call.state == "decided"
+            and self.calls[call.call_id].state == "waiting"
+            and self.calls[call.call_id].round == call.round
+        ]
+        if not decided and not self.inbox:
+            raise RuntimeError("the run may not park, but nothing of it was decided")
+        return decided
 
     # ---- what the engine calls ----
 
@@ -193,7 +204,7 @@ class RunExecution:
         """Somebody asked to cancel the run."""
         if self.cancel_reason is None:
             self.cancel_reason = reason
-        if self._scope is not None:
+        if self._scope is not None and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
     async def drive(self) -> None:
