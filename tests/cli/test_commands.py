@@ -356,7 +356,11 @@ async def test_serving_on_a_taken_address_says_so(server: TestServer, tmp_path: 
         "--address", server.address, "--store", f"sqlite:///{tmp_path}/entracte.db", "--scripted",
         cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    out, err = await asyncio.wait_for(process.communicate(), 20)
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), 20)
+    finally:
+        if process.returncode is None:
+            process.kill()
     assert process.returncode == 1
     assert (out, err.decode()) == (b"", f"error: the address {server.address} is in use\n")
 
