@@ -10,10 +10,16 @@ import referencing.exceptions
 import referencing.jsonschema
 from jsonschema.protocols import Validator
 
+from entracte_server.agents import bounded
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
 
 MAX_VIOLATIONS = 20
+
+MAX_SCHEMA_BYTES = 256 * 1024
+"""Largest text of a schema, in bytes of UTF-8."""
+
+OVER_LIMITS = "cannot be checked within the limits of this server"
 
 
 class Violation(Data, frozen=True):
@@ -62,49 +68,86 @@ def _references(schema: Any) -> list[str]:
     return found
 
 
+def _looks_back_over_patterns(schema: Any) -> bool:
+    """Whether `unevaluatedProperties` and `patternProperties` both occur in `schema`."""
+    found: set[str] = set()
+    stack = [schema]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            found.update(item.keys() & {"unevaluatedProperties", "patternProperties"})
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    return len(found) == 2
+
+
 @functools.lru_cache(maxsize=1024)
 def compile_schema(text: str) -> Validator:
     """A validator for the JSON Schema `text` (draft 2020-12 unless it says otherwise).
 
-    Nothing is ever fetched: a reference that leaves the document is refused. Raises `InvalidSchema`.
+    Nothing is ever fetched: a reference that leaves the document is refused. So are texts over
+    `MAX_SCHEMA_BYTES`, schemas of too many parts (some 2,000), and patterns that RE2 does not know
+    (look-around, back-references): checking is bounded, see `bounded`. Raises `InvalidSchema`.
     """
+    if len(text) > MAX_SCHEMA_BYTES or len(text.encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
+        raise InvalidSchema(f"the schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB")
     try:
         schema = json_text.parse(text)
     except json_text.InvalidJson as error:
         raise InvalidSchema(str(error)) from None
     if not isinstance(schema, dict):
         raise InvalidSchema("a JSON Schema is an object")
-    for reference in _references(schema):
+    references = list(dict.fromkeys(_references(schema)))
+    for reference in references:
         if not reference.startswith("#"):
             raise InvalidSchema(f"the reference {reference[:200]!r} leaves the document; inline it")
-    cls = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    if not isinstance(schema.get("$schema", ""), str):
+        raise InvalidSchema("/$schema: not a string")
+    plain: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     try:
-        cls.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise InvalidSchema(f"{pointer(error.absolute_path) or 'schema'}: {error.message[:500]}") from None
+        with bounded.limited():
+            wrong = bounded.schema_error(plain, schema)
+    except bounded.OverBudget:
+        raise InvalidSchema(f"the schema {OVER_LIMITS}") from None
     except (RecursionError, referencing.exceptions.Unresolvable) as error:
         raise InvalidSchema(str(error)[:200] or "too deep") from None
-    validator: Validator = cls(schema, registry=_NO_REMOTE)
-    root = referencing.jsonschema.DRAFT202012.create_resource(schema)
-    resolver = _NO_REMOTE.resolver_with_root(root)
-    for reference in _references(schema):
+    if wrong is not None:
+        why = wrong.message[:500]
+        if isinstance(wrong.cause, bounded.UnusablePattern):
+            why += f": {wrong.cause}"
+        raise InvalidSchema(f"{pointer(wrong.absolute_path) or 'schema'}: {why}")
+    if _looks_back_over_patterns(schema):
+        raise InvalidSchema("unevaluatedProperties together with patternProperties is not supported")
+    specification = referencing.jsonschema.specification_with(plain.ID_OF(plain.META_SCHEMA))
+    root = specification.create_resource(schema)
+    # Crawled once, here: a resolver that has to look for anchors does so again at each reference.
+    resolver = _NO_REMOTE.with_resource(root.id() or "", root).crawl().resolver(root.id() or "")
+    for reference in references:
         try:
             resolver.lookup(reference)
         except (referencing.exceptions.Unresolvable, ValueError, KeyError):
             raise InvalidSchema(f"the reference {reference[:200]!r} points nowhere") from None
+    validator: Validator = bounded.bounded(plain)(schema, registry=_NO_REMOTE, _resolver=resolver)
     return validator
 
 
 def check(text: str, value: Any) -> None:
-    """Raises `InvalidValue` unless `value` fits the JSON Schema `text`."""
+    """Raises `InvalidValue` unless `value` fits the JSON Schema `text`.
+
+    A check that takes more than `bounded.MAX_STEPS` is given up; its value counts as invalid.
+    """
     validator = compile_schema(text)
     violations = []
     try:
-        for error in validator.iter_errors(value):
-            violations.append(Violation(pointer(error.absolute_path), error.message[:500]))
-            if len(violations) == MAX_VIOLATIONS:
-                break
-    except (RecursionError, referencing.exceptions.Unresolvable) as error:
+        with bounded.limited():
+            for error in validator.iter_errors(value):
+                violations.append(Violation(pointer(error.absolute_path), error.message[:500]))
+                if len(violations) == MAX_VIOLATIONS:
+                    break
+    except bounded.OverBudget:
+        raise InvalidValue((Violation("", OVER_LIMITS),)) from None
+    except (RecursionError, referencing.exceptions.Unresolvable, bounded.UnusablePattern) as error:
         raise InvalidValue((Violation("", f"cannot be checked: {str(error)[:200]}"),)) from None
     if violations:
         raise InvalidValue(tuple(violations))
