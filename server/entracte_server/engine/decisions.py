@@ -332,7 +332,8 @@ def _resumed(agent: Agent, run: RunRow, pending: PendingRow, call: CallRow, data
     except (InvalidValue, json_text.InvalidJson) as error:
         raise _violating("RESUME_DATA_INVALID", "resume_data", error) from None
     changed = tool.digest != pending.tool_digest
-    return msgspec.structs.replace(call, resumed=True, resume_data=data, redefined=changed)
+    approved = call.approved and not changed
+    return msgspec.structs.replace(call, resumed=True, resume_data=data, approved=approved, redefined=changed)
 
 
 async def _approved(
