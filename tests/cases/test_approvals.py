@@ -322,15 +322,16 @@ async def test_edits_follow_a_redefined_tool(tmp_path: Path) -> None:
         assert told_calls(model.requests[-1]) == [("c1", value_of(again.args))]
 
 
+@pytest.mark.parametrize("before", ["no gate", "another tool behind the gate"])
 @pytest.mark.parametrize("approve", [True, False])
 async def test_a_gate_that_is_new_holds_for_a_call_that_was_entered_before(
-    approve: bool, tmp_path: Path
+    before: str, approve: bool, tmp_path: Path
 ) -> None:
-    """AP-01: a tool asked something and was given a gate meanwhile: the answer is taken, and the tool is
-    entered with it only once the call was approved."""
+    """AP-01: a tool asked something and was given a gate meanwhile, or became another tool: the answer is
+    taken, and the tool is entered with it only once the call as it is now was approved."""
 
-    def asking(gated: bool) -> Tool:
-        @tool(name="asking", requires_approval=gated)
+    def asking(gated: bool, description: str = "") -> Tool:
+        @tool(name="asking", description=description, requires_approval=gated)
         async def body(v: int, ctx: ToolContext) -> Any:
             if not ctx.resumed:
                 ctx.suspend("sure?")
@@ -341,13 +342,13 @@ async def test_a_gate_that_is_new_holds_for_a_call_that_was_entered_before(
 
     store = tmp_path / "db"
     script = [[{"tool": "asking", "id": "c1", "args": {"v": 1}}], [{"text": "end"}]]
-    async with serving(
-        app_of(scripted(script, position="transcript"), [asking(False)]), store=store
-    ) as caller:
+    model = scripted(script, position="transcript")
+    older = asking(False) if before == "no gate" else asking(True, "Looks first.")
+    async with serving(app_of(model, [older]), store=store) as caller:
         waiting = (await caller.generate()).result.pending_calls[0]
-    async with serving(
-        app_of(scripted(script, position="transcript"), [asking(True)]), store=store
-    ) as caller:
+        if waiting.kind == chunk_pb2.PENDING_CALL_KIND_APPROVAL:
+            (waiting,) = (await caller.approve(waiting)).result.pending_calls
+    async with serving(app_of(model, [asking(True)]), store=store) as caller:
         (gate,) = (await caller.resume(waiting, "yes")).result.pending_calls
         assert gate.kind == chunk_pb2.PENDING_CALL_KIND_APPROVAL
         assert value_of(gate.args) == {"v": 1}

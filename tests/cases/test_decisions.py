@@ -245,23 +245,24 @@ async def test_decisions_made_together_execute_together() -> None:
     step = [{"tool": "long", "id": i} for i in ("a", "b", "c")]
     model = scripted([step, [{"text": "end"}]], position="transcript")
     async with serving(app_of(model, [long])) as caller:
-        for turn in range(30):
+
+        async def together(with_cancel: bool) -> None:
             entered.clear()
             release.clear()
             waiting = (await caller.generate()).result.pending_calls
             run_id = waiting[0].run_id
-            with_cancel = turn % 3 == 2
-            await asyncio.gather(
-                *(caller.approve(w, wait=False) for w in waiting[: 2 if with_cancel else 3]),
-                *([caller.cancel(run_id, wait=False)] if with_cancel else []),
-                return_exceptions=with_cancel,  # a decision that comes after the cancellation is refused
-            )
+            approved = waiting[: 2 if with_cancel else 3]
+            cancelled = [caller.cancel(run_id, wait=False)] if with_cancel else []
+            await asyncio.gather(*(caller.approve(w, wait=False) for w in approved), *cancelled)
             if with_cancel:
-                await until(lambda: caller.has_state(run_id, "CANCELLED"), 5)
-                continue
-            await until(lambda: len(entered) == 3, 5)
+                await until(lambda: caller.has_state(run_id, "CANCELLED"))
+                return
+            await until(lambda: len(entered) == 3)
             release.set()
-            assert (await caller.watch(run_id))[-1].WhichOneof("payload") == "finish"
+            assert kinds(await caller.watch(run_id))[-1] == "finish"
+
+        for turn in range(30):
+            await together(with_cancel=turn % 3 == 2)
 
 
 async def test_partial_decisions_do_not_freeze_or_hurry_the_run() -> None:

@@ -379,6 +379,21 @@ async def test_a_model_call_that_was_cut_is_another_attempt(place: Place) -> Non
     assert [e["step"] for e in place.entries("asked")] == [0, 1, 1]
 
 
+async def test_a_database_has_one_server(place: Place) -> None:
+    """SR-30: while a server executes a run, a second one on its database does not start and does not
+    touch the run. (Several at once, with leases: later.)"""
+    steps = plan([call("slow", "c1", v=1, ms=60_000)])
+    async with place.server() as (_server, caller):
+        run_id = (await anext(aiter(chunks_of(caller.open_stream(steps))))).run_id
+        await place.entered(1)
+        second = place.server()
+        with pytest.raises(AssertionError, match="is open in another process"):
+            await second.__aenter__()
+        assert await caller.state(run_id) == "RUNNING"
+        await caller.cancel(run_id)
+    assert len(place.entries()) == 1
+
+
 async def test_sigterm_ends_all_in_good_order(place: Place) -> None:
     """CT-07: SIGTERM with a stream in text, a tool in progress, a parked run and a quiet watcher: the
     readers are told to come again, what ran is found by the next process, the exit code is 0 and

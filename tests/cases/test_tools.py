@@ -7,6 +7,7 @@ import decimal
 import enum
 import json
 import logging
+import sqlite3
 import threading
 import time
 import uuid
@@ -123,6 +124,36 @@ async def test_tools_run_at_most_once() -> None:
     assert errors == {"c1": "timeout", "c2": "exception", "c3": "exception"}
     assert len(keys) == len(set(keys)) == 3
     assert all(keys)
+
+
+async def test_a_database_that_hiccups_does_not_run_a_tool_again(tmp_path: Path) -> None:
+    """TO-03: the database cannot be written right after a tool returned: its result is stored later, and
+    the tool ran once."""
+    store, count, holding = tmp_path / "db", [0], threading.Event()
+
+    def hold() -> None:
+        other = sqlite3.connect(store, isolation_level=None, timeout=10)
+        try:
+            other.execute("BEGIN IMMEDIATE")
+            holding.set()
+            time.sleep(0.4)
+            other.execute("ROLLBACK")
+        finally:
+            other.close()
+
+    @tool
+    async def once() -> int:
+        count[0] += 1
+        threading.Thread(target=hold).start()
+        await asyncio.to_thread(holding.wait, 5)
+        return count[0]
+
+    model = scripted([[{"tool": "once", "id": "c1"}], [{"text": "end"}]])
+    async with serving(app_of(model, [once]), store=store) as caller:
+        done = await caller.generate()
+    assert done.result.text == "end"
+    assert told_results(model.requests[1]) == [("c1", "1")]
+    assert count == [1]
 
 
 async def test_the_key_of_a_call_stays_the_same() -> None:
