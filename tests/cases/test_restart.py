@@ -100,7 +100,7 @@ async def test_parked_runs_outlive_a_killed_server(place: Place, start: Any) -> 
         chunks = await caller.stream(steps, client_tools=[OUTSIDE])
         run_id = chunks[0].run_id
         await server.kill()
-    async with place.server(start) as (server, caller):
+    async with place.server() as (server, caller):
         waiting = {c.tool_call_id: c for c in await caller.pending(run_id)}
         assert set(waiting) == {"a", "s", "q", "o", "d"}
         await caller.approve(waiting["a"])
