@@ -341,7 +341,7 @@ async def test_a_gate_that_is_new_holds_for_a_call_that_was_entered_before(
         return body
 
     store = tmp_path / "db"
-    script = [[{"tool": "asking", "id": "c1", "args": {"v": 1}}], [{"text": "end"}]]
+    script: list[list[dict[str, Any]]] = [[{"tool": "asking", "args": {"v": 1}}], [{"text": "end"}]]
     model = scripted(script, position="transcript")
     older = asking(False) if before == "no gate" else asking(True, "Looks first.")
     async with serving(app_of(model, [older]), store=store) as caller:
