@@ -22,6 +22,10 @@ from jsonschema.protocols import Validator
 
 from entracte_server.domain import json_text
 
+MAX_DEPTH = 180
+"""Deepest nesting of keywords applied within keywords. Far enough from what the interpreter bears: running
+into that inside the extension modules that `jsonschema` builds upon cannot be caught like an error."""
+
 MAX_STEPS = 100_000
 """Most steps one check may take. A step is a schema or keyword applied to a value that is not large."""
 
@@ -35,7 +39,7 @@ _PATTERN_MEMORY = 2 * 1024 * 1024
 
 
 class OverBudget(Exception):
-    """The check would take more steps than it may."""
+    """The check would take more steps than it may, or go deeper."""
 
 
 class UnusablePattern(ValueError):
@@ -45,6 +49,7 @@ class UnusablePattern(ValueError):
 class _Budget:
     def __init__(self, steps: int) -> None:
         self.left = steps
+        self.depth = 0
         self.weight = 1
         self.sizes: dict[int, int] = {}
 
@@ -165,7 +170,12 @@ def canonical(value: Any) -> str:
 
 
 def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    if unique and validator.is_type(instance, "array") and len(set(map(canonical, instance))) < len(instance):
+    if not unique or not validator.is_type(instance, "array"):
+        return
+    budget = _budget.get()
+    if budget is not None:
+        _charge(budget.size(instance) // 100)  # every part of every item is looked at
+    if len(set(map(canonical, instance))) < len(instance):
         yield jsonschema.ValidationError(f"{instance!r} has non-unique elements")
 
 
@@ -190,9 +200,16 @@ def _counted(name: str, keyword: Callable[..., Any]) -> Callable[..., Iterator[A
             if isinstance(value, list) or name in _WHOLE_VALUE_EACH:
                 large = entries * budget.size(instance) // _UNIT
             _charge(1 + entries // 16 + large)
-        for error in keyword(validator, value, instance, schema) or ():
-            _charge(len(error.message) // _UNIT)
-            yield error
+            if budget.depth == MAX_DEPTH:
+                raise OverBudget
+            budget.depth += 1
+        try:
+            for error in keyword(validator, value, instance, schema) or ():
+                _charge(len(error.message) // _UNIT)
+                yield error
+        finally:
+            if budget is not None:
+                budget.depth -= 1
 
     return counted
 
