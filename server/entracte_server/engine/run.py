@@ -242,9 +242,9 @@ class RunExecution:
             if not scope.expired():
                 return self._broken()
             return self._cancelled() if self.cancel_reason is not None else self._timed_out(limit)
-        except (LeaseLost, StoreUnavailable):
+        except (LeaseLost, StoreUnavailable, asyncio.CancelledError, GeneratorExit):
             raise
-        except Exception:
+        except BaseException:  # an author's code may raise anything; SystemExit would end the server
             return self._broken()
         finally:
             self._scope = None
