@@ -20,6 +20,7 @@ from entracte.v1 import run_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte_server import Agent, ToolContext, tool
 from entracte_server.store.sqlite import connection
+from entracte_server.testing import scripted
 from tests.rpc.support import (
     METHODS,
     Peer,
@@ -291,6 +292,38 @@ async def test_a_run_waits_for_its_database(tmp_path: Path, monkeypatch: pytest.
         assert kinds(seen)[-1] == "finish"
         assert [chunk.sequence for chunk in seen] == list(range(1, len(seen) + 1))
         assert (await peer.run("r")).state == run_pb2.RUN_STATE_SUCCEEDED
+
+
+class Worse(BaseException):
+    """What handlers of exceptions do not catch."""
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, Worse])
+async def test_what_is_no_exception_does_not_end_the_server(kind: type[BaseException]) -> None:
+    """Code of an author that raises what is not an Exception: a policy that fails means "ask", a model
+    that fails ends its run, and the server lives."""
+
+    def policy(arguments: Any) -> bool:
+        raise kind(SECRET)
+
+    @tool(requires_approval=policy)
+    async def work() -> str:
+        """Works."""
+        return "worked"
+
+    def answer(request: Any) -> Any:
+        raise kind(SECRET)
+
+    broken = Agent(id="broken", model=scripted(answer))
+    asks = Agent(id="careful", model=once({"tool": "work", "id": "c"}), tools=[work])
+    async with serving(broken, asks) as (server, peer):
+        _, (pending,) = await peer.parked("careful")
+        assert (await peer.approved(pending)).run.state == run_pb2.RUN_STATE_SUCCEEDED
+        response = await peer.one("Generate", generate("broken"), timeout=10)
+        assert response.run.state == run_pb2.RUN_STATE_FAILED
+        assert response.result.error.kind == "internal"
+        assert "swordfish" not in str(response)
+        assert server.engine.active_runs == 0
 
 
 LOGS_AN_ERROR = """
