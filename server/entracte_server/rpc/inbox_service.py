@@ -84,11 +84,15 @@ class InboxService:
                 await self._write(context, response)
             await self._write(context, pb.WatchPendingCallsResponse(snapshot_complete=True))
             while not self._engine.draining:
-                if not await changes.wait(self._engine.settings.keep_alive):
-                    await self._write(context, pb.WatchPendingCallsResponse())
-                    ids = None  # claims end without anybody saying so
-                else:
+                silence = min(self._engine.settings.keep_alive, watch.claims_end_in())
+                ids: set[str] | None = set()
+                if await changes.wait(silence):
                     ids = changes.take()
+                elif not watch.ended_claims():
+                    await self._write(context, pb.WatchPendingCallsResponse())
+                    ids = None  # in case a change was not heard of
+                if ids is not None:
+                    ids |= watch.ended_claims()
                 async for response in watch.snapshot() if ids is None else watch.look(ids):
                     await self._write(context, response)
         raise draining()

@@ -1,5 +1,6 @@
 """The open calls as one watcher knows them, and what to tell it when they change."""
 
+import math
 from collections.abc import AsyncIterator, Iterable
 
 from entracte.v1 import inbox_service_pb2 as pb
@@ -9,6 +10,9 @@ from entracte_server.rpc.resources import pending_message
 from entracte_server.store.base import NotFound, PendingFilter, Store
 
 PAGE = 200
+
+RESPONSE_BYTES = 4 * 1024 * 1024
+"""A response that has this much is sent before more is added."""
 
 _Claim = tuple[str, int]
 
@@ -51,7 +55,7 @@ class OpenCalls:
 
     async def look(self, ids: Iterable[str]) -> AsyncIterator[pb.WatchPendingCallsResponse]:
         """Look at these calls only; what the watcher does not know yet."""
-        response = pb.WatchPendingCallsResponse()
+        response, size = pb.WatchPendingCallsResponse(), 0
         for pending_call_id in sorted(ids):
             try:
                 row, _ = await self._store.get_pending(self._tenant, pending_call_id)
@@ -62,11 +66,26 @@ class OpenCalls:
                 claim = _claim(row, now)
                 if self._known.get(pending_call_id) != claim:
                     self._known[pending_call_id] = claim
-                    response.opened.append(pending_message(row, None, now))
+                    message = pending_message(row, None, now)
+                    response.opened.append(message)
+                    size += message.ByteSize()
+                    if size > RESPONSE_BYTES:
+                        yield response
+                        response, size = pb.WatchPendingCallsResponse(), 0
             elif self._known.pop(pending_call_id, None) is not None:
                 response.closed_pending_call_ids.append(pending_call_id)
         if response.opened or response.closed_pending_call_ids:
             yield response
+
+    def claims_end_in(self) -> float:
+        """Seconds until a claim that the watcher was shown runs out; nobody says so when it does."""
+        ends = [until for _, until in self._known.values() if until]
+        return max(0.0, (min(ends) - now_ms()) / 1000) if ends else math.inf
+
+    def ended_claims(self) -> set[str]:
+        """The calls whose claim, as the watcher was shown it, has run out."""
+        now = now_ms()
+        return {key for key, (_, until) in self._known.items() if 0 < until <= now}
 
     def _matches(self, row: PendingRow) -> bool:
         where = self._where
