@@ -27,10 +27,28 @@ async def served() -> AsyncIterator[Peer]:
     """A peer of a server whose run `r` waits for the client's results of six large calls."""
     calls = [{"tool": "theirs", "id": call, "args": {"text": "x" * (3 * MIB)}} for call in CALLS]
     async with serving(Agent(id="hoards", model=once(*calls))) as (_, peer):
+        watch = peer.open("WatchPendingCalls", inbox.WatchPendingCallsRequest(), timeout=None)
+        assert (await watch.read()).snapshot_complete
+        watches.append(watch)
         responses = await peer.call("Stream", stream("hoards", run_id="r", client_tools=[ANYTHING]))
         (finish,) = [c.finish for r in responses for c in r.chunks if c.HasField("finish")]
         assert [call.tool_call_id for call in finish.open_calls] == CALLS
         yield peer
+
+
+watches: list[Any] = []
+"""A watch of the inbox that began before there were calls."""
+
+
+async def test_large_calls_that_open_together_are_told_in_messages_that_fit(served: Peer) -> None:
+    """Six at once, to a watcher that was there before."""
+    seen: list[str] = []
+    while len(seen) < len(CALLS):
+        response = await watches[0].read()
+        assert response.ByteSize() <= 16 * MIB
+        seen += [pending.tool_call_id for pending in response.opened]
+    assert sorted(seen) == CALLS
+    watches.pop().cancel()
 
 
 async def listed(peer: Peer, method: str, request: Any, field: str) -> tuple[list[Any], int]:
