@@ -23,7 +23,9 @@ MAX_JSON_BYTES = 4 * 1024 * 1024
 MAX_JSON_DEPTH = 128
 """Deepest nesting of arrays and objects accepted."""
 
-_TOO_DEEP = f"nested deeper than {MAX_JSON_DEPTH} levels"
+MAX_STORED_DEPTH = 2 * MAX_JSON_DEPTH
+"""The same for what tools say: they may put what they were given into something of their own."""
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -73,10 +75,14 @@ def _int(text: str) -> int:
         raise InvalidJson(f"a number of {len(text)} digits is too long") from None
 
 
-def _check_depth(value: Any) -> None:
+def _too_deep(limit: int) -> InvalidJson:
+    return InvalidJson(f"nested deeper than {limit} levels")
+
+
+def _check_depth(value: Any, limit: int) -> None:
     """Level by level, so that no text makes it slow or recurse."""
     level = [value] if isinstance(value, (dict, list)) else []
-    for _ in range(MAX_JSON_DEPTH):
+    for _ in range(limit):
         level = [
             child
             for item in level
@@ -85,33 +91,39 @@ def _check_depth(value: Any) -> None:
         ]
         if not level:
             return
-    raise InvalidJson(_TOO_DEEP)
+    raise _too_deep(limit)
 
 
 _decoder = json.JSONDecoder(
     object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float, parse_int=_int
 )
+_own_decoder = json.JSONDecoder(object_pairs_hook=_pairs)
+"""For text that we wrote: its numbers are in order, and looking at each would cost most of the time."""
 
 
-def parse(text: str) -> Any:
+def parse(text: str, max_depth: int = MAX_JSON_DEPTH) -> Any:
     """The value that `text` stands for.
 
     Raises `InvalidJson`: not JSON, a duplicate key, NaN or Infinity, nesting over
-    `MAX_JSON_DEPTH`, or more than `MAX_JSON_BYTES`. An integer too long for the interpreter's
+    `max_depth`, or more than `MAX_JSON_BYTES`. An integer too long for the interpreter's
     conversion limit is refused too.
     """
+    return _read(text, _decoder, max_depth)
+
+
+def _read(text: str, decoder: json.JSONDecoder, max_depth: int) -> Any:
     if len(text) > MAX_JSON_BYTES or (
         len(text) * 4 > MAX_JSON_BYTES and len(text.encode("utf-8", "replace")) > MAX_JSON_BYTES
     ):
         raise InvalidJson(f"larger than {MAX_JSON_BYTES} bytes")
     try:
-        value = _decoder.decode(text)
+        value = decoder.decode(text)
     except json.JSONDecodeError as error:
         raise InvalidJson(f"not JSON at character {error.pos}: {error.msg}") from None
     except RecursionError:
-        raise InvalidJson(_TOO_DEEP) from None
-    if text.count("[") + text.count("{") > MAX_JSON_DEPTH:
-        _check_depth(value)
+        raise _too_deep(max_depth) from None
+    if text.count("[") + text.count("{") > max_depth:
+        _check_depth(value, max_depth)
     return value
 
 
@@ -156,8 +168,13 @@ def dump(value: Any) -> str:
 
 
 def dump_for_storage(value: Any) -> str:
-    """As `dump`, for a value that is stored and read again: what `parse` would refuse is refused here,
-    as a `ValueError` (too large, too deep, keys that become equal as text)."""
+    """As `dump`, for a value that is stored and read again: what `parse_stored` would refuse is refused
+    here, as a `ValueError` (too large, too deep, keys that become equal as text)."""
     text = dump(value)
-    parse(text)
+    _read(text, _own_decoder, MAX_STORED_DEPTH)
     return text
+
+
+def parse_stored(text: str) -> Any:
+    """As `parse`, for what `dump_for_storage` made."""
+    return parse(text, MAX_STORED_DEPTH)

@@ -302,9 +302,9 @@ class Settlement:
             resumed=call.resumed,
             resume_data=answer,
             suspend_payload=(
-                json_text.parse(call.suspend_payload) if call.suspend_payload is not None else None
+                json_text.parse_stored(call.suspend_payload) if call.suspend_payload is not None else None
             ),
-            state=json_text.parse(call.tool_state) if call.tool_state else None,
+            state=json_text.parse_stored(call.tool_state) if call.tool_state else None,
             emit=emit,
         )
 
