@@ -133,7 +133,7 @@ class Tool:
         fields: dict[str, Any] = {}
         for parameter in inspect.signature(self.execute).parameters.values():
             annotation = hints.get(parameter.name, Any)
-            if _is_context(annotation) or (parameter.name == "ctx" and parameter.name not in hints):
+            if _is_context(annotation) or (parameter.name == "ctx" and annotation is Any):
                 self._context_name = parameter.name
                 continue
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
