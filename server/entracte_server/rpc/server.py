@@ -58,7 +58,7 @@ def _options(settings: ServerSettings) -> list[tuple[str, Any]]:
         # A taken port must be an error, not a second server that gets half of the calls.
         ("grpc.so_reuseport", 1 if settings.reuse_port else 0),
         # Clients may ping a quiet stream every 10 s; the server looks after dead peers itself.
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.http2.max_ping_strikes", 3),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.keepalive_time_ms", 30_000),
