@@ -193,6 +193,7 @@ def parts_of(error: grpc.RpcError) -> Refusal:
     our domain with a reason of the enumeration, texts under 4 KiB, nothing of the inside."""
     code = error.code().name
     text = error.details() or ""
+    _assert_fits(error)
     status = rpc_status.from_call(error)
     assert status is not None, f"a status without details: {code} {text!r}"
     info: error_details_pb2.ErrorInfo | None = None
@@ -219,6 +220,16 @@ def parts_of(error: grpc.RpcError) -> Refusal:
     refusal = Refusal(code, info.reason, text, dict(info.metadata), violations, retry_after)
     assert not _INTERNALS.search(refusal.shown), refusal.shown
     return refusal
+
+
+def _assert_fits(error: grpc.RpcError) -> None:
+    """Clients take 8 KiB of headers by default; a status that is larger is lost."""
+    text = (error.details() or "").encode()
+    encoded = sum(1 if 32 <= byte <= 126 and byte != 37 else 3 for byte in text)
+    trailing: Any = error.trailing_metadata() or ()
+    for key, value in trailing:
+        encoded += len(key) + (len(value) * 4 // 3 if key.endswith("-bin") else len(value)) + 32
+    assert encoded <= 7680, f"{encoded} bytes of headers"
 
 
 async def refused(call: Awaitable[Any]) -> Refusal:

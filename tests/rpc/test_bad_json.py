@@ -266,7 +266,7 @@ ANSWERS: list[str] = [
     '"\\u00e9 é 漢字 \U0001f600"',
     '"\u2028 \x7f"',
     '{"":{"":[]}}',
-    "[" * 128 + "]" * 128,
+    "[" * 127 + "]" * 127,
 ]
 
 
@@ -283,6 +283,17 @@ async def test_any_json_is_an_answer_and_keeps_its_text(served: Peer, text: str)
     (result,) = response.result.tool_results
     assert json.loads(result.tool_result.result.text) == {"answer": json.loads(text)}
     assert repr(json.loads(result.tool_result.result.text)["answer"]) == repr(json.loads(text))
+    assert response.run.state == run_pb2.RUN_STATE_SUCCEEDED
+
+
+async def test_json_of_exactly_the_depth_is_taken(served: Peer) -> None:
+    """128 levels are an answer; a tool that puts it one level deeper has returned too much, which is
+    between it and the model."""
+    _, (pending,) = await served.parked("asks")
+    text = "[" * 128 + "]" * 128
+    request = agents.ResumeRequest(call=ref(pending.pending_call_id), resume_data=js(text), wait=True)
+    response = await served.one("Resume", request)
+    assert response.decision.data.text == text
     assert response.run.state == run_pb2.RUN_STATE_SUCCEEDED
 
 
