@@ -18,7 +18,7 @@ from entracte_server.domain.errors import Refusal
 from entracte_server.domain.ids import new_id
 from entracte_server.rpc import status
 from entracte_server.rpc.call import LOCAL, Behavior, Call, Context, Principal, current
-from entracte_server.store.base import StoreError
+from entracte_server.store.base import LeaseLost, NotFound, RequestReused, RunExists, StoreUnavailable
 
 _log = structlog.get_logger("entracte.rpc")
 
@@ -112,12 +112,14 @@ class Errors(Interceptor):
             raise
         except Refusal as refusal:
             await status.abort(context, refusal)
-        except StoreError as error:
+        except (NotFound, RunExists, RequestReused, StoreUnavailable, LeaseLost) as error:
             await status.abort(context, status.refusal_of(error, current.get().run_id))
         except grpc.aio.InternalError:
             # The client went away while something was written to it.
             raise asyncio.CancelledError from None
-        except Exception:
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException:  # an author's validator may raise anything; SystemExit would end the server
             request_id = current.get().request_id
             _log.exception("rpc_failed", method=method, request_id=request_id)
             await status.abort(

@@ -15,7 +15,6 @@ from entracte_server.store.base import (
     NotFound,
     RequestReused,
     RunExists,
-    StoreError,
     StoreUnavailable,
 )
 
@@ -76,7 +75,9 @@ CODES: dict[str, grpc.StatusCode] = {
 }
 
 
-def refusal_of(error: StoreError, run_id: str = "") -> Refusal:
+def refusal_of(
+    error: NotFound | RunExists | RequestReused | StoreUnavailable | LeaseLost, run_id: str = ""
+) -> Refusal:
     """What a store's error means to a caller."""
     if isinstance(error, NotFound):
         return Refusal("RUN_NOT_FOUND", "There is no such run.", run_id=run_id)
@@ -88,9 +89,7 @@ def refusal_of(error: StoreError, run_id: str = "") -> Refusal:
         )
     if isinstance(error, StoreUnavailable):
         return Refusal("STORE_UNAVAILABLE", "The database does not answer.", retry_after=1.0)
-    if isinstance(error, LeaseLost):
-        return Refusal("RUN_LEASE_LOST", "Another process owns the run now.", retry_after=1.0)
-    return Refusal("INTERNAL", "The server failed.")
+    return Refusal("RUN_LEASE_LOST", "Another process owns the run now.", retry_after=1.0)
 
 
 def _cut(text: str, limit: int) -> str:
