@@ -19,6 +19,7 @@ from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import run_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte_server import Agent, ToolContext, tool
+from entracte_server.store.base import LeaseLost, Refused
 from entracte_server.store.sqlite import connection
 from entracte_server.testing import scripted
 from tests.rpc.support import (
@@ -124,6 +125,36 @@ async def test_no_rpc_tells_what_went_wrong_inside(method: str, logs: Logs) -> N
     assert "swordfish" not in refusal.shown
     (logged,) = failures(logs)
     assert logged["request_id"] == refusal.metadata["request_id"]
+
+
+async def test_a_refusal_of_the_store_that_nobody_expected_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch, logs: Logs
+) -> None:
+    """It has a request id, and the log says what it was."""
+
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise Refused("claimed")
+
+    async with serving() as (server, peer):
+        monkeypatch.setattr(server.engine.store, "load", refuse)
+        refusal = await peer.refuse("GetRun", runs.GetRunRequest(run_id="r"))
+    assert (refusal.code, refusal.reason) == ("INTERNAL", "INTERNAL")
+    (logged,) = failures(logs)
+    assert logged["request_id"] == refusal.metadata["request_id"]
+
+
+async def test_a_run_that_another_process_took_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ABORTED, RUN_LEASE_LOST with RetryInfo."""
+
+    async def lost(*_: Any, **__: Any) -> Any:
+        raise LeaseLost("somebody else")
+
+    async with serving() as (server, peer):
+        run_id, _ = await peer.parked()
+        monkeypatch.setattr(server.engine.store, "cancel", lost)
+        refusal = await peer.refuse("CancelRun", runs.CancelRunRequest(run_id=run_id))
+        assert (refusal.code, refusal.reason) == ("ABORTED", "RUN_LEASE_LOST")
+        assert refusal.retry_after
 
 
 async def test_what_a_tool_raises_is_told_to_the_model_and_is_no_status() -> None:
@@ -301,7 +332,7 @@ class Worse(BaseException):
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, Worse])
 async def test_what_is_no_exception_does_not_end_the_server(kind: type[BaseException]) -> None:
     """Code of an author that raises what is not an Exception: a policy that fails means "ask", a model
-    that fails ends its run, and the server lives."""
+    that fails ends its run, an answer that cannot be checked is not taken, and the server lives."""
 
     def policy(arguments: Any) -> bool:
         raise kind(SECRET)
@@ -314,14 +345,34 @@ async def test_what_is_no_exception_does_not_end_the_server(kind: type[BaseExcep
     def answer(request: Any) -> Any:
         raise kind(SECRET)
 
+    class Answer(pydantic.BaseModel):
+        ok: bool
+
+        @pydantic.field_validator("ok")
+        @classmethod
+        def fails(cls, value: bool) -> bool:
+            raise kind(SECRET)
+
+    @tool(resume_schema=Answer)
+    async def ask(ctx: ToolContext[Any]) -> Any:
+        """Asks."""
+        if not ctx.resumed:
+            ctx.suspend({})
+        return "asked"
+
+    questions = Agent(id="questions", model=once({"tool": "ask", "id": "c"}), tools=[ask])
     broken = Agent(id="broken", model=scripted(answer))
     asks = Agent(id="careful", model=once({"tool": "work", "id": "c"}), tools=[work])
-    async with serving(broken, asks) as (server, peer):
+    async with serving(broken, asks, questions) as (server, peer):
         _, (pending,) = await peer.parked("careful")
         assert (await peer.approved(pending)).run.state == run_pb2.RUN_STATE_SUCCEEDED
         response = await peer.one("Generate", generate("broken"), timeout=10)
         assert response.run.state == run_pb2.RUN_STATE_FAILED
         assert response.result.error.kind == "internal"
+        run_id, (asked,) = await peer.parked("questions")
+        answer_it = agents.ResumeRequest(call=ref(asked.pending_call_id), resume_data=js('{"ok":true}'))
+        assert (await peer.refuse("Resume", answer_it)).reason == "INTERNAL"
+        assert (await peer.run(run_id)).state == run_pb2.RUN_STATE_SUSPENDED
         assert "swordfish" not in str(response)
         assert server.engine.active_runs == 0
 
