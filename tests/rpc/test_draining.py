@@ -132,7 +132,7 @@ async def test_nothing_new_is_taken_and_readers_are_told_to_come_again(tmp_path:
     that works or thinks, of a parked run, of the inbox, and waits for a result. What is stored can be
     read. Work that ends within its time ends well."""
     work = Work()
-    async with stoppable(tmp_path, work.agent, grace=1.2) as server:
+    async with stoppable(tmp_path, work.agent, grace=2.0) as server:
         peer = server.peer
         run_id, (pending,) = await peer.parked()
         quiet = peer.open("Stream", stream("slow"))

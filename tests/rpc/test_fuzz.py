@@ -95,9 +95,9 @@ async def test_any_request_is_served_or_refused(target: Target, method: str) -> 
     """Well-formed requests with any values in them, the same with bytes changed, cut out or put in,
     and bytes of any kind; several at a time."""
     found = [
-        *made_by(requests(method, target.known), 20),
-        *made_by(damaged(method, target.known), 12),
-        *made_by(st.binary(max_size=100), 12),
+        *made_by(requests(method, target.known), 30),
+        *made_by(damaged(method, target.known), 20),
+        *made_by(st.binary(max_size=100), 20),
     ]
     for start in range(0, len(found), 10):
         await asyncio.gather(*(outcome(target.peer, method, data) for data in found[start : start + 10]))

@@ -280,7 +280,7 @@ async def test_no_schema_keeps_the_server_busy(served: Peer, name: str) -> None:
 
 async def test_no_answer_keeps_the_server_busy(served: Peer) -> None:
     """Megabytes of different things against a tool that asks for things that differ."""
-    for value in ([{"i": i} for i in range(200_000)], [[i] for i in range(1000)]):
+    for value in ([{"i": i} for i in range(200_000)], list(range(400_000)), [[i] for i in range(1000)]):
         _, (pending,) = await served.parked("distinct")
         text = json.dumps(value, separators=(",", ":"))
         request = agents.ResumeRequest(call=ref(pending.pending_call_id), resume_data=js(text))
