@@ -1,14 +1,21 @@
 """What a store is: the `Store` protocol, the operations it takes and how it refuses them.
 
 A store keeps runs for many tenants. The tenant is part of every key and every condition: what
-belongs to another tenant does not exist. Every write of a run's owner carries the fence it holds;
-a store refuses a write under an older one. Each operation is atomic, and durable when its awaitable
+belongs to another tenant does not exist. Each operation is atomic, and durable when its awaitable
 returns; operations submitted together may be committed together, and one that fails does not fail
 its neighbours. A store never cancels a transaction half-way: cancelling the caller only stops the
 waiting.
+
+Several processes work on one store. A process is a row with a lease, which it renews (`enter`,
+`renew`, `leave`); a running run is owned by one process, under a fence that grows with every change
+of ownership. Every write of a run's owner carries the fence it holds, and a store refuses a write
+under an older one. Who owns a run whose process is not alive any more is decided by `take_over`, a
+compare-and-set on the fence. What others than the owner want of a run is written to it (a decision,
+a cancellation) and found by its owner with `commands`; `signals` only make that quick.
 """
 
 from asyncio import Future
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from entracte_server.domain.chunks import FinishReason, StopCause
@@ -24,6 +31,7 @@ from entracte_server.domain.runs import (
     Snapshot,
     StepRecord,
 )
+from entracte_server.store.signals import Signals
 
 
 class StoreError(Exception):
@@ -145,6 +153,13 @@ class Park(Data, frozen=True):
     executed_ms: int
 
 
+class Release(Data, frozen=True):
+    """Give up the ownership of a run that goes on running: the next process takes it over, and that
+    does not count as a takeover. `executed_ms` is added."""
+
+    executed_ms: int
+
+
 class End(Data, frozen=True):
     """End the run and give up its ownership. `executed_ms` is added. A pending call that is still open
     then is no longer to be decided."""
@@ -180,6 +195,7 @@ class RunWrite(Data, frozen=True):
     closed: tuple[DecisionRow, ...] = ()
     park: Park | None = None
     end: End | None = None
+    release: Release | None = None
 
 
 class Written(Data, frozen=True):
@@ -197,7 +213,8 @@ class Decide(Data, frozen=True):
     becomes running, owned by `owner` under the next fence, and `started` (when given) replaces the
     call's row instead of `call`: the new owner is about to enter the tool.
     The stored decision's `sequence` is the run's last sequence. A decision whose id is stored is
-    answered from there, without taking the run.
+    answered from there, without taking the run. With `expiry` the condition is the other one: that
+    the call has an `expire_time` and is past it at `decision.decide_time`, whoever claimed it.
     """
 
     decision: DecisionRow
@@ -205,6 +222,7 @@ class Decide(Data, frozen=True):
     owner: str
     started: CallRow | None = None
     request: RequestKey | None = None
+    expiry: bool = False
 
 
 class Decided(Data, frozen=True):
@@ -275,6 +293,31 @@ class DecisionFilter(Data, frozen=True):
     principal: str = ""
 
 
+class Sighting(Data, frozen=True):
+    """A run as others see it. `alive` says that it has an owner whose process is alive."""
+
+    tenant: str
+    run_id: str
+    state: RunState
+    fence: int
+    owner: str
+    last_sequence: int
+    alive: bool
+
+
+class Retention(Data, frozen=True):
+    """What is old enough to go: times in milliseconds since the epoch, 0 keeps everything.
+
+    `chunks`: chunk logs of runs that ended before it. `runs`: all of the root runs that ended before
+    it, with their sub-agents' runs. `requests`: request ids kept before it, except those of
+    decisions that are stored.
+    """
+
+    chunks: int = 0
+    runs: int = 0
+    requests: int = 0
+
+
 class Store(Protocol):
     """Keeps runs. All methods raise `StoreUnavailable` when the database does not answer.
 
@@ -318,10 +361,71 @@ class Store(Protocol):
         `NotFound`, `Refused` (not-finished), `RequestReused`."""
         ...
 
-    async def adopt(self, owner: str, *, active: frozenset[tuple[str, str]]) -> list[RunRow]:
-        """Take over every running run whose owner is another process, or is `owner` but whose
-        (tenant, run id) is not in `active`: next fence, takeovers counted. Returns their rows."""
+    # ---- processes ----
+
+    @property
+    def signals(self) -> Signals:
+        """How the processes of this store wake each other."""
         ...
+
+    async def enter(self, process_id: str, seconds: float) -> None:
+        """Register a process: it is alive for `seconds` from now on, by the store's clock. Its signals
+        work from now on."""
+        ...
+
+    async def renew(self, process_id: str, seconds: float) -> bool:
+        """The process is alive for `seconds` from now on. False, and nothing is changed, when its
+        lease had ended before: its runs may be owned by others."""
+        ...
+
+    async def leave(self, process_id: str) -> None:
+        """The process is not alive any more: what it owns may be taken over at once. Idempotent."""
+        ...
+
+    async def lead(self, duty: str, process_id: str, seconds: float) -> bool:
+        """Hold `duty`, which one process has at a time, for `seconds` from now on; says whether
+        `process_id` has it. Whoever has it may extend it; others get it when it has run out."""
+        ...
+
+    async def orphans(self, agents: frozenset[str], *, limit: int) -> list[RunRow]:
+        """Running runs that no process that is alive owns, oldest first: of these agents, and of any
+        agent where somebody asked to cancel. Not those of a record format this code does not know."""
+        ...
+
+    async def owned(self, process_id: str) -> list[RunRow]:
+        """All running runs that a process owns."""
+        ...
+
+    async def take_over(
+        self, tenant: str, run_id: str, *, fence: int, owner: str, counted: bool = True
+    ) -> RunRow | None:
+        """Own a running run under the next fence, on condition that it is still running under
+        `fence`; None when it is not. With `counted`, a run that had an owner counts one takeover
+        more. The caller has seen that nobody alive owns it."""
+        ...
+
+    async def commands(self, process_id: str) -> list[tuple[str, str]]:
+        """Tenant and run id of the running runs a process owns that have a decided call which is not
+        taken up yet, or that somebody asked to cancel."""
+        ...
+
+    async def peek(self, keys: Sequence[tuple[str, str]]) -> list[Sighting]:
+        """How these runs (tenant, run id) stand; those that do not exist are left out."""
+        ...
+
+    # ---- upkeep ----
+
+    async def expired(self, now: int, *, limit: int) -> list[PendingRow]:
+        """Open pending calls of any tenant whose `expire_time` is before `now`, the longest expired
+        first."""
+        ...
+
+    async def trim(self, old: Retention, *, limit: int) -> int:
+        """Delete what is old, of at most `limit` runs and `limit` request ids in one transaction;
+        how many there were. Call it again while that is not 0."""
+        ...
+
+    # ---- reads ----
 
     async def find_request(self, key: RequestKey) -> Made | None:
         """What an earlier request with this id made. Raises `RequestReused`."""
