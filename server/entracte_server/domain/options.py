@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from entracte_server.domain.data import Data
+from entracte_server.domain.expiry import RunExpiry
 from entracte_server.domain.messages import Message
 
 DEFAULT_MAX_STEPS = 5
@@ -74,3 +75,4 @@ class RunOptions(Data, frozen=True):
     execution_timeout: float | None = None
     cancel_on_disconnect: bool = False
     include_request_body: bool = False
+    pending_call_expiry: RunExpiry | None = None

@@ -8,6 +8,7 @@ from typing import Literal
 
 from entracte_server.domain.chunks import FinishReason, PathElement, PendingKind, StopCause, Verb
 from entracte_server.domain.data import Data
+from entracte_server.domain.expiry import OnExpiry
 from entracte_server.domain.messages import AnyPart, Message
 from entracte_server.domain.options import RunOptions
 from entracte_server.domain.results import RunError, Usage
@@ -187,7 +188,8 @@ class PendingRow(Data, frozen=True):
     """A call that waits or waited.
 
     `args_digest` covers tool name and `args`. `tool_digest` is over the tool's definition when the
-    call was shown. `claimed_by` and `claimed_until` are a person's hold on it.
+    call was shown. `claimed_by` and `claimed_until` are a person's hold on it. `expire_time` (0: never)
+    is the last moment at which a person can decide; `on_expiry` is what happens after that.
     """
 
     tenant: str
@@ -213,6 +215,7 @@ class PendingRow(Data, frozen=True):
     claimed_by: str = ""
     claimed_until: int = 0
     decision_id: str = ""
+    on_expiry: OnExpiry | None = None
 
 
 class DecisionRow(Data, frozen=True):

@@ -71,7 +71,7 @@ class RequestReused(StoreError):
         self.request_id = request_id
 
 
-RefusalCause = Literal["decided", "expired", "claimed", "finished", "not-finished"]
+RefusalCause = Literal["decided", "expired", "not-expired", "claimed", "finished", "not-finished"]
 
 
 class Refused(StoreError):
@@ -214,7 +214,8 @@ class Decide(Data, frozen=True):
     call's row instead of `call`: the new owner is about to enter the tool.
     The stored decision's `sequence` is the run's last sequence. A decision whose id is stored is
     answered from there, without taking the run. With `expiry` the condition is the other one: that
-    the call has an `expire_time` and is past it at `decision.decide_time`, whoever claimed it.
+    the call is open, has an `expire_time` and is past it at `decision.decide_time`, whoever claimed it.
+    A call is past its `expire_time` from the millisecond after it.
     """
 
     decision: DecisionRow
@@ -256,7 +257,8 @@ class Cancelled(Data, frozen=True):
 
 
 class Claim(Data, frozen=True):
-    """Hold a pending call for `principal` until `until`; `until` 0 releases it."""
+    """Hold a pending call for `principal` until `until`; `until` 0 releases it. A call that is past its
+    `expire_time` at `now` can only be released."""
 
     tenant: str
     pending_call_id: str
@@ -308,9 +310,9 @@ class Sighting(Data, frozen=True):
 class Retention(Data, frozen=True):
     """What is old enough to go: times in milliseconds since the epoch, 0 keeps everything.
 
-    `chunks`: chunk logs of runs that ended before it. `runs`: all of the root runs that ended before
-    it, with their sub-agents' runs. `requests`: request ids kept before it, except those of
-    decisions that are stored.
+    `chunks`: chunk logs of root runs whose `finish_time` is before it. `runs`: all of the root runs
+    whose `finish_time` is before it, with their sub-agents' runs, as `delete_run` deletes them.
+    `requests`: request ids kept before it, except those of decisions that are stored.
     """
 
     chunks: int = 0
@@ -342,7 +344,8 @@ class Store(Protocol):
         ...
 
     async def decide(self, op: Decide) -> Decided:
-        """Raises `NotFound`, `Refused` (decided, expired, claimed, finished), `RequestReused`."""
+        """Raises `NotFound`, `Refused` (decided, expired, claimed, finished; with `expiry` decided,
+        not-expired, finished), `RequestReused`."""
         ...
 
     async def cancel(self, op: Cancel) -> Cancelled:
@@ -350,7 +353,7 @@ class Store(Protocol):
         ...
 
     async def claim(self, op: Claim) -> tuple[PendingRow, Made | None]:
-        """Raises `NotFound`, `Refused` (decided, claimed), `RequestReused`."""
+        """Raises `NotFound`, `Refused` (decided, expired, claimed), `RequestReused`."""
         ...
 
     async def delete_run(
@@ -415,14 +418,20 @@ class Store(Protocol):
 
     # ---- upkeep ----
 
-    async def expired(self, now: int, *, limit: int) -> list[PendingRow]:
-        """Open pending calls of any tenant whose `expire_time` is before `now`, the longest expired
-        first."""
+    async def expired(self, now: int, *, agents: frozenset[str], limit: int) -> list[PendingRow]:
+        """Open pending calls of any tenant, of these agents, that are past their `expire_time` at
+        `now`, the longest expired first. Those of runs that have ended are not open."""
         ...
 
     async def trim(self, old: Retention, *, limit: int) -> int:
-        """Delete what is old, of at most `limit` runs and `limit` request ids in one transaction;
-        how many there were. Call it again while that is not 0."""
+        """Delete some of what is old, in one transaction that is short however much there is: of at
+        most `limit` runs and `limit` request ids. How many of these were touched: call it again while
+        that is not 0.
+
+        A log goes from its beginning, so that `read_chunks` tells of what is left, and a large one may
+        take more than one call; `last_sequence` stays. The rest of a run goes when its log is gone.
+        Runs that have not ended lose nothing.
+        """
         ...
 
     # ---- reads ----

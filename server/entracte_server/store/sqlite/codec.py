@@ -12,6 +12,7 @@ import msgspec
 
 from entracte_server.domain.chunks import PathElement, PendingKind, Verb
 from entracte_server.domain.data import Data
+from entracte_server.domain.expiry import OnExpiry
 from entracte_server.domain.results import RunError, Usage
 from entracte_server.domain.runs import (
     CallRow,
@@ -39,6 +40,7 @@ class PendingData(Data, frozen=True):
     tool_description: str = ""
     tool_digest: bytes = b""
     agent_path: tuple[PathElement, ...] = ()
+    on_expiry: OnExpiry | None = None
 
 
 class DecisionData(Data, frozen=True):
@@ -169,6 +171,7 @@ def pending_data(pending: PendingRow) -> bytes:
             tool_description=pending.tool_description,
             tool_digest=pending.tool_digest,
             agent_path=pending.agent_path,
+            on_expiry=pending.on_expiry,
         )
     )
 
@@ -200,6 +203,7 @@ def pending_row(row: Row) -> PendingRow:
         tool_description=data.tool_description,
         tool_digest=data.tool_digest,
         agent_path=data.agent_path,
+        on_expiry=data.on_expiry,
     )
 
 
