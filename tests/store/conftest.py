@@ -3,4 +3,4 @@
 import pytest
 
 # The suite's modules are no test modules by name, so their asserts are explained only on request.
-pytest.register_assert_rewrite("tests.store.conformance")
+pytest.register_assert_rewrite("entracte_server.testing.store_conformance")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from entracte_server.domain.runs import Outcome
 from entracte_server.store.base import CreateRun, Store
 from entracte_server.store.sqlite import SQLiteStore
-from tests.store.conformance.builders import (
+from entracte_server.testing.store_conformance.builders import (
     SPEC,
     a_call,
     a_decide,

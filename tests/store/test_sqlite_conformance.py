@@ -8,19 +8,27 @@ import pytest
 
 from entracte_server.store.base import Store
 from entracte_server.store.sqlite import SQLiteStore
-from tests.store.conformance.decisions import DecisionSuite
-from tests.store.conformance.interleavings import check_interleavings
-from tests.store.conformance.isolation import IsolationSuite
-from tests.store.conformance.owner import OwnerSuite
-from tests.store.conformance.reading import ReadingSuite
-from tests.store.conformance.requests import RequestSuite
+from entracte_server.testing.store_conformance.decisions import DecisionSuite
+from entracte_server.testing.store_conformance.interleavings import check_interleavings
+from entracte_server.testing.store_conformance.isolation import IsolationSuite
+from entracte_server.testing.store_conformance.owner import OwnerSuite
+from entracte_server.testing.store_conformance.reading import ReadingSuite
+from entracte_server.testing.store_conformance.requests import RequestSuite
+from entracte_server.testing.store_conformance.suite import OpenStore
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await SQLiteStore.open(tmp_path / "store.db")
-    yield opened
-    await opened.close()
+async def open_store(tmp_path: Path) -> AsyncIterator[OpenStore]:
+    opened: list[SQLiteStore] = []
+
+    async def open_one() -> SQLiteStore:
+        store = await SQLiteStore.open(tmp_path / "store.db")
+        opened.append(store)
+        return store
+
+    yield open_one
+    for store in opened:
+        await store.close()
 
 
 class TestOwner(OwnerSuite):
@@ -46,8 +54,8 @@ class TestIsolation(IsolationSuite):
 def test_any_order_of_events(tmp_path: Path) -> None:
     numbers = itertools.count()
 
-    async def open_store() -> Store:
+    async def open_empty() -> Store:
         # Only what is written is looked at, not what a power cut would leave.
         return await SQLiteStore.open(tmp_path / f"{next(numbers)}.db", synchronous="OFF")
 
-    check_interleavings(open_store)
+    check_interleavings(open_empty)

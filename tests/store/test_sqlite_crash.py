@@ -14,7 +14,7 @@ import pytest
 from entracte_server.domain.runs import RunRow, Snapshot
 from entracte_server.store.base import Made, NotFound, RunFilter, Store
 from entracte_server.store.sqlite import SQLiteStore
-from tests.store.conformance.builders import SPEC, TENANT, a_request, chunks, log_of
+from entracte_server.testing.store_conformance.builders import SPEC, TENANT, a_request, chunks, log_of
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 4

@@ -12,7 +12,7 @@ import pytest
 
 from entracte_server.store.base import StoreError, StoreUnavailable
 from entracte_server.store.sqlite import DatabaseInUse, SQLiteStore, WrongDatabase, migrate
-from tests.store.conformance.builders import created
+from entracte_server.testing.store_conformance.builders import created
 from tests.store.golden.content import check, fill
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("v*.db.gz"))

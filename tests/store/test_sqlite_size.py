@@ -13,7 +13,7 @@ from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import Response
 from entracte_server.store.base import ChunkRow, CreateRun, RunPatch
 from entracte_server.store.sqlite import SQLiteStore
-from tests.store.conformance.builders import (
+from entracte_server.testing.store_conformance.builders import (
     SPEC,
     a_call,
     a_park,

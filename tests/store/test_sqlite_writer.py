@@ -15,7 +15,7 @@ from entracte_server.store.base import CreateRun, LeaseLost, StoreUnavailable, W
 from entracte_server.store.sqlite import SQLiteStore
 from entracte_server.store.sqlite.connection import Database
 from entracte_server.store.sqlite.writer import MAX_GROUP, Transaction, Writer
-from tests.store.conformance.builders import (
+from entracte_server.testing.store_conformance.builders import (
     SPEC,
     TENANT,
     a_call,

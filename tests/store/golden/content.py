@@ -18,7 +18,7 @@ from entracte_server.store.base import (
     RunPatch,
     Store,
 )
-from tests.store.conformance.builders import (
+from entracte_server.testing.store_conformance.builders import (
     NOW,
     OWNER,
     TENANT,

@@ -17,7 +17,7 @@ from entracte_server.store.base import (
     RunFilter,
     Store,
 )
-from tests.store.conformance.builders import (
+from entracte_server.testing.store_conformance.builders import (
     NOW,
     SPEC,
     TENANT,
@@ -38,6 +38,7 @@ from tests.store.conformance.builders import (
     log_of,
     waiting,
 )
+from entracte_server.testing.store_conformance.suite import StoreSuite
 
 ODD = [
     "a\0b",
@@ -51,7 +52,7 @@ ODD = [
 ]
 
 
-class IsolationSuite:
+class IsolationSuite(StoreSuite):
     """What one tenant has, another one neither sees nor changes."""
 
     async def test_another_tenant_reads_nothing(self, store: Store) -> None:

@@ -17,7 +17,7 @@ from entracte_server.store.base import (
     RunFilter,
     Store,
 )
-from tests.store.conformance.builders import (
+from entracte_server.testing.store_conformance.builders import (
     SPEC,
     TENANT,
     a_call,
@@ -32,6 +32,7 @@ from tests.store.conformance.builders import (
     ended,
     waiting,
 )
+from entracte_server.testing.store_conformance.suite import StoreSuite
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ async def pages(read: Callable[[str], Awaitable[tuple[list[T], str]]]) -> list[l
             return found
 
 
-class ReadingSuite:
+class ReadingSuite(StoreSuite):
     """`read_chunks`, `load`, `pending_of_run`, `latest_decision`, the lists."""
 
     async def test_unknown_ids(self, store: Store) -> None:

@@ -5,7 +5,7 @@ repeated, and what happens at once happens in any order.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
@@ -25,10 +25,9 @@ from entracte_server.store.base import (
     PendingFilter,
     Refused,
     RunWrite,
-    Store,
     Written,
 )
-from tests.store.conformance.builders import (
+from entracte_server.testing.store_conformance.builders import (
     NOW,
     SPEC,
     TENANT,
@@ -45,8 +44,8 @@ from tests.store.conformance.builders import (
     everything,
     unique,
 )
+from entracte_server.testing.store_conformance.suite import OpenStore
 
-OpenStore = Callable[[], Awaitable[Store]]
 T = TypeVar("T")
 
 indexes = st.integers(0, 1_000_000)

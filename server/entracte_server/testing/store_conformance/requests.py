@@ -20,7 +20,7 @@ from entracte_server.store.base import (
     RunFilter,
     Store,
 )
-from tests.store.conformance.builders import (
+from entracte_server.testing.store_conformance.builders import (
     NOW,
     SPEC,
     TENANT,
@@ -37,13 +37,14 @@ from tests.store.conformance.builders import (
     unique,
     waiting,
 )
+from entracte_server.testing.store_conformance.suite import StoreSuite
 
 
 def another_body(request: RequestKey) -> RequestKey:
     return replace(request, body_hash=b"other")
 
 
-class RequestSuite:
+class RequestSuite(StoreSuite):
     """`find_request`, `delete_run` and the `request` of every change."""
 
     async def test_creating_again(self, store: Store) -> None:

@@ -9,7 +9,7 @@ from entracte_server.domain.messages import FilePart, ReasoningPart, TextPart
 from entracte_server.domain.results import RunError, Usage
 from entracte_server.domain.runs import FileRecord, Outcome, Response, SourceRecord
 from entracte_server.store.base import ChunkRow, CreateRun, LeaseLost, RunExists, RunPatch, Store, Written
-from tests.store.conformance.builders import (
+from entracte_server.testing.store_conformance.builders import (
     OWNER,
     SPEC,
     a_call,
@@ -29,9 +29,10 @@ from tests.store.conformance.builders import (
     log_of,
     waiting,
 )
+from entracte_server.testing.store_conformance.suite import StoreSuite
 
 
-class OwnerSuite:
+class OwnerSuite(StoreSuite):
     """`create_run`, `submit`, `write`."""
 
     async def test_a_run_comes_back_as_it_was_created(self, store: Store) -> None:

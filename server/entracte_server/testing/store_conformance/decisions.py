@@ -16,7 +16,7 @@ from entracte_server.store.base import (
     Refused,
     Store,
 )
-from tests.store.conformance.builders import (
+from entracte_server.testing.store_conformance.builders import (
     NOW,
     OWNER,
     TENANT,
@@ -35,13 +35,14 @@ from tests.store.conformance.builders import (
     everything,
     waiting,
 )
+from entracte_server.testing.store_conformance.suite import StoreSuite
 
 
 def a_claim(pending_call_id: str, principal: str, until: int = NOW + 500, now: int = NOW) -> Claim:
     return Claim(TENANT, pending_call_id, principal, until, now)
 
 
-class DecisionSuite:
+class DecisionSuite(StoreSuite):
     """`decide`, `cancel`, `claim`, `adopt`."""
 
     async def test_a_decision_on_a_parked_run_takes_it(self, store: Store) -> None:
