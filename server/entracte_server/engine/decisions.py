@@ -7,6 +7,7 @@ call is still open is checked by the store, in the statement that settles it.
 
 import datetime as dt
 import hmac
+from collections.abc import Callable
 
 import msgspec
 
@@ -82,14 +83,17 @@ async def decide(
     ref: Ref,
     verdict: Verdict,
     request: RequestKey | None,
+    found: Callable[[str], None] | None = None,
 ) -> Decided:
     """Decide a pending call. Raises `Refusal`; then nothing was changed.
+
+    `found` is called with the run's id before anything is, so that all that follows can be followed.
 
     A repeated request is recognised by its id. That costs a look only when it would be refused: a
     first one is never refused for having been decided.
     """
     try:
-        return await _decide(engine, tenant, principal, ref, verdict, request)
+        return await _decide(engine, tenant, principal, ref, verdict, request, found)
     except Refusal:
         made = await engine.store.find_request(request) if request is not None else None
         if made is None:
@@ -105,8 +109,11 @@ async def _decide(
     ref: Ref,
     verdict: Verdict,
     request: RequestKey | None,
+    found: Callable[[str], None] | None,
 ) -> Decided:
     run, pending, call = await _find(engine, tenant, ref)
+    if found is not None:
+        found(run.run_id)
     _check_fits(pending, verdict)
     decision = DecisionRow(
         tenant=tenant,
@@ -133,7 +140,7 @@ async def _decide(
     started = None
     if decided_call.outcome is None and not decided_call.redefined:
         started = msgspec.structs.replace(decided_call, state="started", key=decided_call.key or new_id())
-    op = Decide(decision, decided_call, engine.process_id, started, request)
+    op = Decide(decision, decided_call, engine.lease.owner, started, request)
     try:
         return await engine.decide(op)
     except Refused as refused:
@@ -202,21 +209,14 @@ async def _find(engine: Engine, tenant: str, ref: Ref) -> tuple[RunRow, PendingR
     store = engine.store
     if ref.pending_call_id:
         try:
-            pending, decision = await store.get_pending(tenant, ref.pending_call_id)
+            it = await store.find_pending(tenant, ref.pending_call_id)
         except NotFound:
             raise _not_found(ref) from None
-        for name in ("run_id", "call_id"):
-            given = ref.run_id if name == "run_id" else ref.tool_call_id
-            if given and given != getattr(pending, name):
-                raise _not_found(ref)
-        if pending.state != "open":
-            raise already_decided(pending, decision)
-        run, found, _ = await store.pending_of_run(tenant, pending.run_id, pending.call_id)
-        for row, call in found:
-            if row.pending_call_id == pending.pending_call_id:
-                return run, row, call
-        pending, decision = await store.get_pending(tenant, ref.pending_call_id)
-        raise already_decided(pending, decision)
+        if ref.run_id not in ("", it.pending.run_id) or ref.tool_call_id not in ("", it.pending.call_id):
+            raise _not_found(ref)
+        if it.pending.state != "open":
+            raise already_decided(it.pending, it.decision)
+        return it.run, it.pending, it.call
     try:
         run, found, decided = await store.pending_of_run(tenant, ref.run_id, ref.tool_call_id)
     except NotFound:

@@ -6,6 +6,7 @@ even when the caller was cancelled meanwhile.
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, RunSpec, Snap
 from entracte_server.engine.configure import last_request
 from entracte_server.engine.execution import ToolRunner
 from entracte_server.engine.hub import Hub, RunKey
+from entracte_server.engine.keeper import Keeper
+from entracte_server.engine.lease import Lease
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
 from entracte_server.engine.settings import EngineSettings
@@ -40,14 +43,15 @@ from entracte_server.store.base import (
     Store,
     StoreError,
 )
+from entracte_server.store.signals import command_topic
 from entracte_server.wire.codec import ChunkEncoder
 
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-ADOPT_INTERVAL = 15.0
-"""Seconds between looks for runs that nobody executes."""
+MAX_TAKEOVERS = 3
+"""Takeovers of a run without progress between them; at the next one it fails."""
 
 
 def draining() -> Refusal:
@@ -90,13 +94,12 @@ class Engine:
         store: Store,
         resolve: ModelResolver,
         settings: EngineSettings | None = None,
-        process_id: str | None = None,
     ) -> None:
         self.app = app
         self.store = store
         self.settings = settings or EngineSettings()
-        self.process_id = process_id or new_id()
-        self.hub = Hub(self.settings.reader_backlog)
+        self.lease = Lease(store, self.settings.lease, self._lease_lost)
+        self.hub = Hub(self.settings.reader_backlog, store.signals)
         self._resolve = resolve
         self._runner = ToolRunner(self.settings)
         self._active: dict[RunKey, RunExecution] = {}
@@ -107,25 +110,30 @@ class Engine:
         self._early_decisions: dict[RunKey, list[CallRow]] = {}
         self._early_cancels: dict[RunKey, str] = {}
         self._stranded: dict[RunKey, Reason] = {}
-        self._adopter: asyncio.Task[None] | None = None
+        self._followed: dict[RunKey, float] = {}
+        self._keeper = Keeper(self)
         self.draining = False
 
     # ---- life ----
 
     async def open(self) -> None:
-        """Take over the runs a dead process left behind, and go on looking for such runs."""
-        await self._adopt()
-        self._adopter = asyncio.create_task(self._adopt_for_ever(), name="adopt")
+        """Begin to live: take over the runs that dead processes left behind, and go on looking for
+        such runs. Raises `StoreError`."""
+        await self.lease.take()
+        await self._keeper.take_over()
+        self._keeper.start()
 
     async def close(self, grace: float) -> None:
-        """Stop: runs get `grace` seconds to park or end, then they are cut off where they are; the
-        next process goes on with them from their last checkpoint."""
+        """Stop. Runs that execute no tool are handed over at once; the others get `grace` seconds for
+        their tools to end, then they are cut off where they are. Other processes go on with all of
+        them from their last checkpoint."""
         self.draining = True
-        if self._adopter is not None:
-            self._adopter.cancel()
+        await self._keeper.stop_rounds()
         for timer in self._timers.values():
             timer.cancel()
-        # Decisions in flight are among the tasks, and start runs that have to come to rest as well.
+        for execution in self._active.values():
+            execution.hand_over()
+        # Decisions in flight are among the tasks, and start runs that are handed over as well.
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
         while self._tasks and loop.time() < end:
@@ -134,31 +142,58 @@ class Engine:
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
-        if self._adopter is not None:
-            await asyncio.gather(self._adopter, return_exceptions=True)
+        await self._keeper.stop()
+        await self.lease.give_up()
 
     @property
     def active_runs(self) -> int:
         """How many runs this process executes now."""
         return len(self._active)
 
-    async def _adopt(self) -> None:
-        busy = frozenset((*self._active, *self._arriving, *self._stranded))
-        rows = await self.store.adopt(self.process_id, active=busy)
-        for row in rows:
-            _log.info("run_adopted", run_id=row.run_id, fence=row.fence)
-            self._spawn(self._recover(row))
+    def idle(self, key: RunKey) -> bool:
+        """Whether a run that this process owns is not executed, and not about to be."""
+        return not (key in self._active or key in self._arriving or key in self._stranded)
+
+    def _lease_lost(self, process_id: str) -> None:
+        """Other processes may own what this one executes: it stops without another write."""
+        for task, key in list(self._run_tasks.items()):
+            execution = self._active.get(key)
+            if execution is not None and execution.log.owner == process_id:
+                execution.log.abandon()
+                task.cancel()
+        self._stranded.clear()
+
+    def recover(self, row: RunRow) -> None:
+        """Go on with a run that was taken over."""
+        _log.info("run_taken_over", run_id=row.run_id, fence=row.fence, takeovers=row.takeovers)
+        self._spawn(self._recover(row))
 
     async def _recover(self, row: RunRow) -> None:
         key = (row.tenant, row.run_id)
         with self._coming(key):
             try:
                 await self._resume(row, recovered=True)
-            except StoreError as error:  # the next look takes it over again
+            except StoreError as error:  # the next round takes it over again
                 _log.warning("recovery_failed", run_id=row.run_id, error=str(error))
             except Exception:
                 _log.exception("recovery_failed", run_id=row.run_id)
                 self._strand(key, "INTERNAL")
+
+    def take_up(self, key: RunKey) -> None:
+        """Another process wrote something to a run that may be executed here."""
+        if key in self._active:
+            self._spawn(self._take_up(key))
+
+    async def _take_up(self, key: RunKey) -> None:
+        snapshot = await self.store.load(*key)
+        execution = self._execution(snapshot.run)
+        if execution is None:
+            return
+        if snapshot.run.cancel_reason is not None:
+            execution.request_cancel(snapshot.run.cancel_reason)
+        for call in snapshot.calls:
+            if call.state == "decided":
+                execution.deliver(call)
 
     def _strand(self, key: RunKey, reason: Reason) -> None:
         """This process owns a run but cannot go on with it: leave it alone, and tell its readers. The
@@ -168,17 +203,9 @@ class Engine:
 
     def check_stranded(self, key: RunKey) -> None:
         """Raises `Refusal` AGENT_UNAVAILABLE or INTERNAL for a run that cannot go on here."""
-        reason = self._stranded.get(key)
+        reason = self._stranded.get(key) or self._keeper.unattended(key)
         if reason is not None:
             raise Refusal(reason, "This server cannot go on with the run; its log says why.", run_id=key[1])
-
-    async def _adopt_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(ADOPT_INTERVAL)
-            try:
-                await self._adopt()
-            except StoreError as error:
-                _log.warning("adopt_failed", error=str(error))
 
     @contextmanager
     def _coming(self, key: RunKey) -> Iterator[None]:
@@ -257,7 +284,7 @@ class Engine:
             principal=request.principal,
             create_time=now,
             update_time=now,
-            owner=self.process_id,
+            owner=self.lease.owner,
             fence=1,
             last_sequence=2,
             step=1,
@@ -284,10 +311,11 @@ class Engine:
         *,
         entering: frozenset[str] = frozenset(),
         announced: bool = False,
+        exhausted: bool = False,
     ) -> None:
         run = snapshot.run
         key = (run.tenant, run.run_id)
-        log = RunLog(self.store, self.hub, run, self.settings.log_backlog)
+        log = RunLog(self.store, self.hub, self.lease, run, self.settings.log_backlog)
         execution = RunExecution(
             snapshot=snapshot,
             agent=agent,
@@ -298,6 +326,7 @@ class Engine:
             settings=self.settings,
             entering=entering,
             announced=announced,
+            exhausted=exhausted,
         )
         self._active[key] = execution
         # What came after the snapshot was read and before there was an execution to tell.
@@ -307,7 +336,9 @@ class Engine:
             execution.request_cancel(reason)
         task = self._spawn(self._drive(key, execution))
         self._run_tasks[task] = key
-        if snapshot.spec.options.cancel_on_disconnect:
+        if self.draining:
+            execution.hand_over()
+        elif snapshot.spec.options.cancel_on_disconnect:
             self.follower_left(key)
 
     async def _drive(self, key: RunKey, execution: RunExecution) -> None:
@@ -316,14 +347,22 @@ class Engine:
         finally:
             if self._active.get(key) is execution:
                 del self._active[key]
+                self._followed.pop(key, None)
 
     async def _resume(
-        self, row: RunRow, *, entering: frozenset[str] = frozenset(), recovered: bool = False
+        self,
+        row: RunRow,
+        snapshot: Snapshot | None = None,
+        *,
+        entering: frozenset[str] = frozenset(),
+        recovered: bool = False,
     ) -> None:
         """Go on with a run this process has just come to own."""
-        snapshot = await self.store.load(row.tenant, row.run_id)
+        if snapshot is None:
+            snapshot = await self.store.load(row.tenant, row.run_id)
         if snapshot.run.fence != row.fence:
             return
+        exhausted = recovered and row.takeovers > MAX_TAKEOVERS
         agent = self.app.agents.get(row.agent_id)
         if agent is None:
             if snapshot.run.cancel_reason is None:
@@ -339,14 +378,15 @@ class Engine:
             snapshot = msgspec.structs.replace(
                 snapshot, run=msgspec.structs.replace(snapshot.run, attempt=attempt)
             )
-        self._execute(agent, self._resolve(agent), snapshot, entering=entering)
+        self._execute(agent, self._resolve(agent), snapshot, entering=entering, exhausted=exhausted)
 
     async def delete(self, tenant: str, run_id: str, *, force: bool, request: RequestKey | None) -> bool:
         """Delete all of a run; says whether an earlier request had done so. Raises what the store
         raises."""
         made = await self.store.delete_run(tenant, run_id, force=force, request=request)
-        self.hub.deleted((tenant, run_id))
-        self.hub.inbox.changed(tenant)
+        self.hub.publish((tenant, run_id), None, None)
+        self.hub.look_again((tenant, run_id))
+        self.hub.inbox.changed(tenant, None)
         return made is not None
 
     # ---- decisions and cancellation ----
@@ -367,14 +407,16 @@ class Engine:
         if decided.made is None:
             self.hub.inbox.changed(op.decision.tenant, (op.decision.pending_call_id,))
             key = (op.decision.tenant, op.decision.run_id)
-            if decided.took:
+            if decided.snapshot is not None:
                 self.hub.publish(key, None, "running")
                 entering = frozenset((op.call.call_id,)) if op.started is not None else frozenset()
-                await self._resume(decided.run, entering=entering)
+                await self._resume(decided.run, decided.snapshot, entering=entering)
             elif (execution := self._execution(decided.run)) is not None:
                 execution.deliver(op.call)
-            else:
+            elif decided.run.owner == self.lease.process_id:
                 self._early_decisions.setdefault(key, []).append(op.call)
+            else:
+                self.store.signals.send(decided.run.owner, command_topic(*key))
         return decided
 
     async def cancel(self, op: Cancel) -> tuple[RunRow, bool]:
@@ -399,8 +441,10 @@ class Engine:
         elif cancelled.run.state not in TERMINAL:
             if (execution := self._execution(cancelled.run)) is not None:
                 execution.request_cancel(op.reason)
-            else:
+            elif cancelled.run.owner == self.lease.process_id:
                 self._early_cancels[key] = op.reason
+            else:
+                self.store.signals.send(cancelled.run.owner, command_topic(*key))
         return cancelled.run, cancelled.made is not None
 
     def request_body(self, snapshot: Snapshot) -> str | None:
@@ -432,9 +476,19 @@ class Engine:
             running.cancel()
         self._timers[key] = loop.call_later(self.settings.disconnect_grace, self._left_alone, key)
 
+    def followed_elsewhere(self, key: RunKey) -> None:
+        """A reader in another process follows a run."""
+        if key in self._active:
+            self._followed[key] = asyncio.get_running_loop().time()
+
     def _left_alone(self, key: RunKey) -> None:
         self._timers.pop(key, None)
-        if self.hub.followers(key) or key not in self._active:
+        if self.hub.followers(key) or key not in self._active or not self.lease.held():
             return
-        op = Cancel(key[0], key[1], "Nobody followed the run.", self.process_id, now_ms())
+        loop = asyncio.get_running_loop()
+        followed_until = self._followed.get(key, -math.inf) + self.settings.disconnect_grace
+        if loop.time() < followed_until:
+            self._timers[key] = loop.call_at(followed_until, self._left_alone, key)
+            return
+        op = Cancel(key[0], key[1], "Nobody followed the run.", self.lease.process_id, now_ms())
         self._spawn(self._cancel(op))

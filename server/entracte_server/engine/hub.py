@@ -1,11 +1,18 @@
-"""Tells readers in this process what was committed. A hint: the log in the store is the truth."""
+"""Tells readers, here and in other processes, what was committed. A hint: the log in the store is the
+truth.
+
+Readers of a run that is executed here are told everything by its log. Those of a run that is not are
+told by other processes that there is something to read, and once a second by a look into the store.
+"""
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 
 from entracte_server.domain.runs import RunState
 from entracte_server.engine.inbox import Inbox
-from entracte_server.store.base import ChunkRow
+from entracte_server.store.base import ChunkRow, Sighting
+from entracte_server.store.signals import Signals, run_topic
 
 RunKey = tuple[str, str]
 """Tenant and run id."""
@@ -25,12 +32,13 @@ class Subscription:
     """One reader's queue. When it holds more than its limit it is emptied and `lagging` is set: the
     reader goes back to the log."""
 
-    __slots__ = ("_events", "_limit", "_size", "_waiter", "counts", "key", "lagging")
+    __slots__ = ("_events", "_limit", "_size", "_waiter", "counts", "key", "lagging", "listening")
 
     def __init__(self, key: RunKey, limit: int, counts: bool) -> None:
         self.key = key
         self.counts = counts
         self.lagging = False
+        self.listening = False
         self._limit = limit
         self._events: deque[Event] = deque()
         self._size = 0
@@ -84,10 +92,13 @@ class Hub:
     """The subscriptions of a process, by run. `followers` counts the readers that keep a run with
     `cancel_on_disconnect` alive."""
 
-    def __init__(self, backlog: int) -> None:
+    def __init__(self, backlog: int, signals: Signals) -> None:
         self._backlog = backlog
-        self.inbox = Inbox()
+        self._signals = signals
+        self.inbox = Inbox(signals)
         self._readers: dict[RunKey, set[Subscription]] = {}
+        self._remote: dict[RunKey, int] = {}
+        self._seen: dict[RunKey, tuple[RunState, int, int]] = {}
 
     def subscribe(self, key: RunKey, *, counts: bool = True) -> Subscription:
         """A new subscription; give it back with `unsubscribe`."""
@@ -97,22 +108,55 @@ class Hub:
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Idempotent."""
+        self.listen(subscription, False)
         readers = self._readers.get(subscription.key)
         if readers is not None:
             readers.discard(subscription)
             if not readers:
                 del self._readers[subscription.key]
 
+    def listen(self, subscription: Subscription, wanted: bool) -> None:
+        """Whether a subscription wants to hear of what other processes do to its run."""
+        if wanted == subscription.listening:
+            return
+        subscription.listening = wanted
+        key = subscription.key
+        count = self._remote.get(key, 0) + (1 if wanted else -1)
+        if count:
+            self._remote[key] = count
+        else:
+            del self._remote[key]
+            self._seen.pop(key, None)
+        if wanted:
+            self._signals.watch(run_topic(*key))
+        else:
+            self._signals.unwatch(run_topic(*key))
+
+    @property
+    def remote(self) -> list[RunKey]:
+        """The runs of which some reader wants to hear what other processes do."""
+        return list(self._remote)
+
+    def saw(self, sightings: Iterable[Sighting]) -> None:
+        """How runs stand in the store: the readers of those that changed look again."""
+        for seen in sightings:
+            key = (seen.tenant, seen.run_id)
+            now = (seen.state, seen.fence, seen.last_sequence)
+            if key in self._remote and self._seen.get(key) != now:
+                self._seen[key] = now
+                self.look_again(key)
+
     def publish(self, key: RunKey, row: ChunkRow | None, state: RunState | None) -> None:
-        """What was committed, in the order of commits."""
+        """What was committed here, in the order of commits."""
         readers = self._readers.get(key)
         if readers:
             event = Event(row, state)
             for reader in readers:
                 reader.push(event)
+        self._signals.tell(run_topic(*key))
 
-    def deleted(self, key: RunKey) -> None:
-        """A run is no more: its readers are to find out."""
+    def look_again(self, key: RunKey) -> None:
+        """Something happened to a run: its readers are to look into the store."""
         for reader in self._readers.get(key, ()):
             reader.look_again()
 

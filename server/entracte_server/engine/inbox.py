@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterable
 
+from entracte_server.store.signals import Signals, inbox_topic
+
 MAX_IDS = 256
 """Changed calls that are told one by one; beyond that a watcher looks at everything."""
 
@@ -20,14 +22,11 @@ class Changes:
         self._everything = False
 
     def __enter__(self) -> "Changes":
-        self._inbox.watchers.setdefault(self._tenant, set()).add(self)
+        self._inbox.add(self._tenant, self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        watchers = self._inbox.watchers.get(self._tenant, set())
-        watchers.discard(self)
-        if not watchers:
-            self._inbox.watchers.pop(self._tenant, None)
+        self._inbox.remove(self._tenant, self)
 
     def take(self) -> set[str] | None:
         """The ids of the calls that changed since the last time; None: look at everything."""
@@ -58,20 +57,40 @@ class Changes:
 class Inbox:
     """The watchers of this process, by tenant."""
 
-    def __init__(self) -> None:
-        self.watchers: dict[str, set[Changes]] = {}
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+        self._watchers: dict[str, set[Changes]] = {}
 
     def watch(self, tenant: str) -> Changes:
         """A bell for one watcher."""
         return Changes(self, tenant)
 
-    def changed(self, tenant: str, ids: Iterable[str] | None = None) -> None:
-        """Pending calls of the tenant were opened, decided, claimed or deleted; None: any."""
-        for watcher in self.watchers.get(tenant, ()):
+    def add(self, tenant: str, watcher: Changes) -> None:
+        """For `Changes`: it is watching."""
+        self._watchers.setdefault(tenant, set()).add(watcher)
+        self._signals.watch(inbox_topic(tenant))
+
+    def remove(self, tenant: str, watcher: Changes) -> None:
+        """For `Changes`: it is watching no more."""
+        watchers = self._watchers[tenant]
+        watchers.discard(watcher)
+        if not watchers:
+            del self._watchers[tenant]
+        self._signals.unwatch(inbox_topic(tenant))
+
+    def changed(self, tenant: str, ids: Iterable[str] | None) -> None:
+        """Pending calls of the tenant were opened, decided, claimed or deleted here; None: any."""
+        for watcher in self._watchers.get(tenant, ()):
             watcher.ring(ids)
+        self._signals.tell(inbox_topic(tenant))
+
+    def changed_elsewhere(self, tenant: str) -> None:
+        """Some pending calls of the tenant were changed by another process."""
+        for watcher in self._watchers.get(tenant, ()):
+            watcher.ring(None)
 
     def ring_all(self) -> None:
         """Wake every watcher, because the server stops."""
-        for watchers in self.watchers.values():
+        for watchers in self._watchers.values():
             for watcher in watchers:
                 watcher.ring(())

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from entracte_server.domain.data import Data
 from entracte_server.domain.errors import Refusal
-from entracte_server.domain.runs import TERMINAL, RunRow, RunState
+from entracte_server.domain.runs import TERMINAL, RunRow, RunState, Snapshot
 from entracte_server.engine.engine import Engine, draining
 from entracte_server.engine.hub import Subscription
 from entracte_server.store.base import NotFound
@@ -122,19 +124,34 @@ class Reader:
     async def _wait(self) -> bool:
         """Until something happens, but not on a server that stops: that it does was said once, and
         perhaps when this reader was busy."""
+        # What happens to a run that is not executed here, other processes tell.
+        self._engine.hub.listen(self._subscription, self._engine.idle(self._key))
         return await self._subscription.wait(0 if self._engine.draining else self._engine.settings.keep_alive)
 
-    async def until_rest(self, run: RunRow, *, until_finished: bool = False) -> RunRow:
-        """The run's row when it next parks (unless `until_finished`) or ends after `self._after`; at
-        once when it rests and has gone beyond that."""
-        while not (self._rests(run.state, until_finished) and run.last_sequence > self._after):
+    async def until_rest(
+        self, run: RunRow, *, after: int | None = None, until_finished: bool = False
+    ) -> Snapshot:
+        """All of the run when it next parks (unless `until_finished`) or ends after `after` (this
+        reader's position, unless given); at once when it rests and has gone beyond that. `run` is its
+        row as of after this reader was made."""
+        if after is not None:
+            self._after = after
+        store = self._engine.store
+        while True:
+            if self._rests(run.state, until_finished) and run.last_sequence > self._after:
+                snapshot = await store.load(*self._key)
+                run = snapshot.run
+                if self._rests(run.state, until_finished):
+                    return snapshot
             woken = await self._wait()
-            events = self._subscription.take()
+            states = [event.state for event in self._subscription.take() if event.state is not None]
             lagging, self._subscription.lagging = self._subscription.lagging, False
             if not woken:
                 self._engine.check_stranded(self._key)
                 if self._engine.draining:
                     raise draining()
-            if lagging or not woken or any(event.state is not None for event in events):
-                run = await self._engine.store.get_run(*self._key)
-        return run
+            if lagging or not woken:
+                run = await store.get_run(*self._key)
+            elif states:
+                # Its last sequence is not told, but it has gone on to be where it is.
+                run = msgspec.structs.replace(run, state=states[-1], last_sequence=self._after + 1)

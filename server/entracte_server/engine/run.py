@@ -41,7 +41,7 @@ from entracte_server.engine.configure import merge_options, model_request, tools
 from entracte_server.engine.execution import ToolRunner
 from entracte_server.engine.runlog import RunLog, now_ms
 from entracte_server.engine.settings import EngineSettings
-from entracte_server.engine.settle import Settlement
+from entracte_server.engine.settle import HandedOver, Settlement
 from entracte_server.models.base import Model, ModelError
 from entracte_server.models.streams import closing
 from entracte_server.store.base import LeaseLost, RunPatch, Store, StoreUnavailable
@@ -73,6 +73,7 @@ class RunExecution:
         settings: EngineSettings,
         entering: frozenset[str] = frozenset(),
         announced: bool = False,
+        exhausted: bool = False,
     ) -> None:
         self.row = snapshot.run
         self.spec = snapshot.spec
@@ -87,6 +88,7 @@ class RunExecution:
         self.step = snapshot.run.step
         self.attempt = snapshot.run.attempt
         self.cancel_reason = snapshot.run.cancel_reason
+        self.leaving = False
         options = snapshot.spec.options
         self.tools: dict[str, Tool | ClientTool] = tools_of(agent, options)
         self.tool_choice = merge_options(agent, options).tool_choice
@@ -97,6 +99,8 @@ class RunExecution:
         self._store = store
         self._settings = settings
         self._announced = announced
+        self._exhausted = exhausted
+        self._asking: asyncio.Timeout | None = None
         self._max_steps = options.max_steps or agent.max_steps or DEFAULT_MAX_STEPS
         self._messages: list[Message] | None = None
         self._answer: Answer | None = None
@@ -207,8 +211,17 @@ class RunExecution:
         if self._scope is not None and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
+    def hand_over(self) -> None:
+        """Give the run up as soon as no tool of it executes; another process goes on with it. A model
+        call is cut at once: it is made again as the next attempt."""
+        self.leaving = True
+        if self._settlement is not None:
+            self._settlement.wake()
+        if self._asking is not None and not self._asking.expired():
+            self._asking.reschedule(asyncio.get_running_loop().time())
+
     async def drive(self) -> None:
-        """Execute the run until it parks or ends."""
+        """Execute the run until it parks or ends, or is handed over."""
         self._started = asyncio.get_running_loop().time()
         try:
             ending = await self._until_rest()
@@ -221,10 +234,19 @@ class RunExecution:
                 step=self.step,
                 executed_ms=self._executed_ms(),
             )
-        except LeaseLost:
-            _log.warning("lease_lost", run_id=self.log.key[1])
+        except HandedOver:
+            await self._give_up()
+        except LeaseLost as error:
+            _log.warning("run_given_up", run_id=self.log.key[1], error=str(error))
         except StoreUnavailable as error:
             _log.error("run_abandoned", run_id=self.log.key[1], error=str(error))
+
+    async def _give_up(self) -> None:
+        try:
+            await self.log.release(self._executed_ms())
+            _log.info("run_handed_over", run_id=self.log.key[1], step=self.step)
+        except (LeaseLost, StoreUnavailable) as error:  # then its lease has to run out
+            _log.warning("run_given_up", run_id=self.log.key[1], error=str(error))
 
     async def _until_rest(self) -> Ending | None:
         """The loop within the run's time; None when it parked."""
@@ -234,6 +256,8 @@ class RunExecution:
             deadline = self._started + max(0.0, limit - self.row.executed_ms / 1000)
         if self.cancel_reason is not None:
             return self._cancelled()
+        if self._exhausted:
+            return self._given_up_on()
         self._scope = scope = asyncio.timeout_at(deadline)
         try:
             async with scope:
@@ -241,8 +265,10 @@ class RunExecution:
         except TimeoutError:
             if not scope.expired():
                 return self._broken()
-            return self._cancelled() if self.cancel_reason is not None else self._timed_out(limit)
-        except (LeaseLost, StoreUnavailable, asyncio.CancelledError, GeneratorExit):
+            if self.cancel_reason is not None:
+                return self._cancelled()
+            return self._timed_out(limit)
+        except (HandedOver, LeaseLost, StoreUnavailable, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:  # an author's code may raise anything; SystemExit would end the server
             return self._broken()
@@ -251,10 +277,12 @@ class RunExecution:
 
     async def _loop(self) -> Ending | None:
         while True:
+            if self.leaving:
+                raise HandedOver
             record = self.steps[-1] if self.steps and self.steps[-1].step == self.step else None
             if record is None:
                 try:
-                    record = await self._ask()
+                    record = await self._ask_until_leaving()
                 except ModelError as failure:
                     return self._failed(failure.error)
             if record.requested_tools:
@@ -275,6 +303,20 @@ class RunExecution:
             self._announced = False
 
     # ---- one model call ----
+
+    async def _ask_until_leaving(self) -> StepRecord:
+        """As `_ask`, but cut when the run is to be handed over. What is cut is the question only: no
+        moment between a tool's `started` and its body is."""
+        self._asking = asking = asyncio.timeout(None)
+        try:
+            async with asking:
+                return await self._ask()
+        except TimeoutError:
+            if asking.expired():
+                raise HandedOver from None
+            raise
+        finally:
+            self._asking = None
 
     async def _ask(self) -> StepRecord:
         """Ask the models of the agent, each when the one before it failed. What a failed one showed
@@ -400,6 +442,14 @@ class RunExecution:
         self._drop_calls("The run's time was over before the call was settled.")
         error = RunError("timeout", f"The run executed for longer than {limit:g} s.", retryable=True)
         return Ending("failed", "error", "timeout", error)
+
+    def _given_up_on(self) -> Ending:
+        self._drop_calls("The run was given up before the call was settled.")
+        error = RunError(
+            "recovery_exhausted",
+            "The processes that executed the run died again and again without getting it any further.",
+        )
+        return Ending("failed", "error", "error", error)
 
     def _broken(self) -> Ending:
         _log.exception("run_failed", run_id=self.log.key[1])

@@ -22,11 +22,13 @@ from entracte_server.domain.runs import (
     StepRecord,
 )
 from entracte_server.engine.hub import Hub
+from entracte_server.engine.lease import Lease
 from entracte_server.store.base import (
     ChunkRow,
     End,
     LeaseLost,
     Park,
+    Release,
     RunPatch,
     RunWrite,
     Store,
@@ -61,10 +63,12 @@ class RunLog:
         "_first",
         "_hub",
         "_inflight",
+        "_lease",
         "_next",
         "_opened",
         "_park",
         "_patch",
+        "_release",
         "_room",
         "_run",
         "_size",
@@ -74,13 +78,16 @@ class RunLog:
         "_waiter",
         "fence",
         "key",
+        "owner",
     )
 
-    def __init__(self, store: Store, hub: Hub, run: RunRow, backlog: int) -> None:
+    def __init__(self, store: Store, hub: Hub, lease: Lease, run: RunRow, backlog: int) -> None:
         self.key = (run.tenant, run.run_id)
         self.fence = run.fence
+        self.owner = run.owner
         self._store = store
         self._hub = hub
+        self._lease = lease
         self._backlog = backlog
         self._run = run.run_id
         self._next = self._first = run.last_sequence + 1
@@ -94,6 +101,7 @@ class RunLog:
         self._closed: list[DecisionRow] = []
         self._park: Park | None = None
         self._end: End | None = None
+        self._release: Release | None = None
         self._inflight: RunWrite | None = None
         self._waiter: asyncio.Future[Written] | None = None
         self._room: asyncio.Future[None] | None = None
@@ -192,6 +200,22 @@ class RunLog:
         self._end = End(state, finish_reason, stop_cause, executed_ms, error)
         await self._written()
 
+    async def release(self, executed_ms: int) -> None:
+        """Write what was emitted and staged, and in the same transaction give the run up while it
+        runs, so that another process goes on with it."""
+        self._release = Release(executed_ms)
+        await self._written()
+
+    def check(self) -> None:
+        """Raises `LeaseLost` unless this process may begin what cannot be taken back."""
+        if not self._lease.held(self.owner, margin=True):
+            raise LeaseLost(f"the lease on run {self.key[1]} may be over")
+
+    def abandon(self) -> None:
+        """The run may have another owner: nothing more is written."""
+        if self._error is None:
+            self._fail(LeaseLost(f"the lease on run {self.key[1]} is over"), None)
+
     async def _written(self) -> Written:
         if self._error is not None:
             raise self._error
@@ -204,7 +228,7 @@ class RunLog:
 
     def _submit(self) -> None:
         changed = self._patch or self._steps or self._calls or self._opened or self._closed
-        if not (self._buffer or changed or self._park or self._end or self._waiter):
+        if not (self._buffer or changed or self._waiter):
             return
         chunks = None
         if self._buffer:
@@ -223,6 +247,7 @@ class RunLog:
             closed=tuple(self._closed),
             park=self._park,
             end=self._end,
+            release=self._release,
         )
         self._buffer = []
         self._size = 0
@@ -232,12 +257,15 @@ class RunLog:
             self._calls = {}
             self._opened = []
             self._closed = []
-        self._park = self._end = None
+        self._park = self._end = self._release = None
         waiter, self._waiter = self._waiter, None
         self._tries = 0
         self._send(self._inflight, waiter)
 
     def _send(self, write: RunWrite, waiter: "asyncio.Future[Written] | None") -> None:
+        if not self._lease.held(self.owner):
+            self._fail(LeaseLost(f"the lease on run {self.key[1]} is over"), waiter)
+            return
         future = self._store.submit(write)
         future.add_done_callback(lambda done: self._done(done, write, waiter))
 
@@ -258,6 +286,11 @@ class RunLog:
             return
         if error is not None:
             self._fail(error if isinstance(error, Exception) else RuntimeError(repr(error)), waiter)
+            return
+        if self._error is not None:  # abandoned meanwhile: what was written is in the log
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(self._error)
+                waiter.exception()
             return
         written = done.result()
         row = write.chunks

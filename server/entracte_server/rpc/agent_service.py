@@ -1,12 +1,13 @@
 """AgentService: starts runs and takes decisions."""
 
+from contextlib import ExitStack
 from typing import Any
 
 from entracte.v1 import agent_service_pb2 as pb
 from entracte.v1 import generate_result_pb2, pending_call_pb2, run_pb2
 from entracte_server.domain.errors import invalid
 from entracte_server.domain.ids import new_id
-from entracte_server.domain.runs import RunRow, Snapshot
+from entracte_server.domain.runs import Snapshot
 from entracte_server.engine import decisions
 from entracte_server.engine.decisions import Ref, Verdict
 from entracte_server.engine.engine import Engine, Start, Started
@@ -40,16 +41,15 @@ class AgentService:
             if started.run.run_id != start.run_id:  # an earlier request chose another id
                 return await self._joined(started)
             rested = await reader.until_rest(started.run)
-        return await self._generated(rested, started.replayed)
+        return self._generated(rested, started.replayed)
 
     async def _joined(self, started: Started) -> pb.GenerateResponse:
         run = started.run
         with Reader(self._engine, run.tenant, run.run_id) as reader:
             rested = await reader.until_rest(await self._engine.store.get_run(run.tenant, run.run_id))
-        return await self._generated(rested, True)
+        return self._generated(rested, True)
 
-    async def _generated(self, run: RunRow, replayed: bool) -> pb.GenerateResponse:
-        snapshot = await self._engine.store.load(run.tenant, run.run_id)
+    def _generated(self, snapshot: Snapshot, replayed: bool) -> pb.GenerateResponse:
         return pb.GenerateResponse(run=self._run(snapshot), result=self._result(snapshot), replayed=replayed)
 
     async def Stream(self, request: pb.StreamRequest, context: Context) -> None:
@@ -157,27 +157,34 @@ class AgentService:
             comment=checks.text("comment", request.comment, MAX_NOTE),
             on_behalf_of=checks.text("on_behalf_of", request.on_behalf_of, MAX_NOTE),
         )
-        decided = await decisions.decide(
-            self._engine,
-            tenant=tenant,
-            principal=call.principal.name,
-            ref=ref,
-            verdict=verdict,
-            request=checks.request_key(request),
-        )
-        run, decision = decided.run, decided.decision
-        call.run_id = run.run_id
-        await context.send_initial_metadata(((RUN_ID_METADATA, run.run_id),))
-        response: dict[str, Any] = {
-            "decision": decision_message(decision),
-            "replayed": decided.made is not None,
-        }
-        if not request.wait:
-            return {**response, "run": run_message(run)}
-        with Reader(self._engine, tenant, run.run_id, after=decision.sequence) as reader:
-            row = await self._engine.store.get_run(tenant, run.run_id)
-            await reader.until_rest(row)
-        snapshot = await self._engine.store.load(tenant, run.run_id)
+        with ExitStack() as stack:
+            readers: list[Reader] = []
+
+            def follow(run_id: str) -> None:
+                readers.append(stack.enter_context(Reader(self._engine, tenant, run_id)))
+
+            decided = await decisions.decide(
+                self._engine,
+                tenant=tenant,
+                principal=call.principal.name,
+                ref=ref,
+                verdict=verdict,
+                request=checks.request_key(request),
+                found=follow if request.wait else None,
+            )
+            run, decision = decided.run, decided.decision
+            call.run_id = run.run_id
+            await context.send_initial_metadata(((RUN_ID_METADATA, run.run_id),))
+            response: dict[str, Any] = {
+                "decision": decision_message(decision),
+                "replayed": decided.made is not None,
+            }
+            if not request.wait:
+                return {**response, "run": run_message(run)}
+            if decided.made is not None:  # what happened since then, this reader was not told
+                follow(run.run_id)
+                run = await self._engine.store.get_run(tenant, run.run_id)
+            snapshot = await readers[-1].until_rest(run, after=decision.sequence)
         return {**response, "run": self._run(snapshot), "result": self._result(snapshot)}
 
     # ---- what is shown ----

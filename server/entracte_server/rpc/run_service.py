@@ -81,14 +81,14 @@ class RunService:
             tenant=tenant,
             run_id=run_id,
             reason=checks.text("reason", request.reason, MAX_REASON),
-            owner=self._engine.process_id,
+            owner=self._engine.lease.owner,
             now=now_ms(),
             request=checks.request_key(request),
         )
         with Reader(self._engine, tenant, run_id, counts=False) as reader:
             run, replayed = await self._engine.cancel(op)
             if request.wait:
-                run = await reader.until_rest(run, until_finished=True)
+                run = (await reader.until_rest(run, until_finished=True)).run
         return pb.CancelRunResponse(run=run_message(run), replayed=replayed)
 
     async def DeleteRun(self, request: pb.DeleteRunRequest, context: Context) -> pb.DeleteRunResponse:

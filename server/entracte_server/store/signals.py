@@ -27,6 +27,20 @@ def command_topic(tenant: str, run_id: str) -> str:
     return f"command\n{tenant}\n{run_id}"
 
 
+def followed_topic(tenant: str, run_id: str) -> str:
+    """That a reader in another process follows a run."""
+    return f"followed\n{tenant}\n{run_id}"
+
+
+def read_topic(topic: str) -> tuple[str, str, str]:
+    """Kind, tenant and run id of a topic; empty where it has none."""
+    kind, _, rest = topic.partition("\n")
+    if kind == "inbox":
+        return kind, rest, ""
+    tenant, _, run_id = rest.rpartition("\n")
+    return kind, tenant, run_id
+
+
 class Signals(Protocol):
     """What a store gives to its process. Nothing here blocks or raises."""
 

@@ -26,6 +26,7 @@ from entracte_server.store.sqlite.codec import (
     run_row,
 )
 from entracte_server.store.sqlite.owner import insert_decision, upsert_call
+from entracte_server.store.sqlite.reads import snapshot
 from entracte_server.store.sqlite.requests import made_by, record
 from entracte_server.store.sqlite.writer import Transaction
 
@@ -106,7 +107,7 @@ def decide(op: Decide, transaction: Transaction) -> Decided:
     upsert_call(transaction, call, seq, run.format)
     stored = insert_decision(transaction, decision.tenant, decision, seq, run.format, run.last_sequence)
     record(transaction, op.request, decision.run_id, decision.decision_id)
-    return Decided(run, stored, took=taken is not None)
+    return Decided(run, stored, None if taken is None else snapshot(transaction.cursor, seq, run))
 
 
 def _decided(transaction: Transaction, tenant: str, made: Made) -> Decided:

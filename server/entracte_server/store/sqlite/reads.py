@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
-from entracte_server.store.base import ChunkRow, NotFound
+from entracte_server.store.base import ChunkRow, Found, NotFound
 from entracte_server.store.sqlite.codec import (
     DECISION_COLUMNS,
     PENDING_COLUMNS,
@@ -23,6 +23,7 @@ from entracte_server.store.sqlite.packing import unpack
 _SPEC = "SELECT data FROM run_specs WHERE run = ?"
 _STEPS = "SELECT data FROM steps WHERE run = ? ORDER BY step"
 _CALLS = "SELECT data FROM tool_calls WHERE run = ?"
+_CALL = "SELECT data FROM tool_calls WHERE run = ? AND call_id = ?"
 _OPEN = (
     f"SELECT {PENDING_COLUMNS} FROM pending_calls p JOIN runs r ON r.seq = p.run "
     "WHERE p.run = ? AND p.state = 'open' ORDER BY p.seq"
@@ -64,12 +65,16 @@ def get_run(connection: sqlite3.Connection, tenant: str, run_id: str) -> RunRow:
 def load(connection: sqlite3.Connection, tenant: str, run_id: str) -> Snapshot:
     """See `Store.load`."""
     with one_moment(connection) as cursor:
-        seq, run = _run(cursor, tenant, run_id)
-        key = (seq,)
-        spec = decode_spec(cursor.execute(_SPEC, key).fetchone()[0])
-        steps = tuple(decode_step(row[0]) for row in cursor.execute(_STEPS, key))
-        calls = [decode_call(row[0]) for row in cursor.execute(_CALLS, key)]
-        pending = tuple(pending_row(row) for row in cursor.execute(_OPEN, key))
+        return snapshot(cursor, *_run(cursor, tenant, run_id))
+
+
+def snapshot(cursor: sqlite3.Cursor, seq: int, run: RunRow) -> Snapshot:
+    """All of a run, inside a transaction."""
+    key = (seq,)
+    spec = decode_spec(cursor.execute(_SPEC, key).fetchone()[0])
+    steps = tuple(decode_step(row[0]) for row in cursor.execute(_STEPS, key))
+    calls = [decode_call(row[0]) for row in cursor.execute(_CALLS, key)]
+    pending = tuple(pending_row(row) for row in cursor.execute(_OPEN, key))
     calls.sort(key=_call_order)
     return Snapshot(run, spec, steps, tuple(calls), pending)
 
@@ -108,6 +113,18 @@ def get_pending(
             raise NotFound(f"no pending call {pending_call_id}")
         decision = find_decision(cursor, tenant, pending.decision_id) if pending.decision_id else None
     return pending, decision
+
+
+def find_pending_with_run(connection: sqlite3.Connection, tenant: str, pending_call_id: str) -> Found:
+    """See `Store.find_pending`."""
+    with one_moment(connection) as cursor:
+        pending = find_pending(cursor, tenant, pending_call_id)
+        if pending is None:
+            raise NotFound(f"no pending call {pending_call_id}")
+        decision = find_decision(cursor, tenant, pending.decision_id) if pending.decision_id else None
+        seq, run = _run(cursor, tenant, pending.run_id)
+        call = decode_call(cursor.execute(_CALL, (seq, pending.call_id)).fetchone()[0])
+    return Found(run, pending, call, decision)
 
 
 def pending_of_run(

@@ -19,6 +19,7 @@ from entracte_server.store.base import (
     Decide,
     Decided,
     DecisionFilter,
+    Found,
     Made,
     PendingFilter,
     RequestKey,
@@ -156,6 +157,10 @@ class SQLiteStore:
     async def get_pending(self, tenant: str, pending_call_id: str) -> tuple[PendingRow, DecisionRow | None]:
         """See `Store.get_pending`."""
         return await self._read(lambda raw: reads.get_pending(raw, tenant, pending_call_id))
+
+    async def find_pending(self, tenant: str, pending_call_id: str) -> Found:
+        """See `Store.find_pending`."""
+        return await self._read(lambda raw: reads.find_pending_with_run(raw, tenant, pending_call_id))
 
     async def list_pending(
         self, tenant: str, where: PendingFilter, *, cursor: str, limit: int

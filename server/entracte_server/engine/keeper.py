@@ -1,0 +1,168 @@
+"""The rounds of a process: once a second it looks for itself at what others may have told it.
+
+A round is: what others want of the runs that are executed here (decisions, cancellations), how the
+runs stand that are executed elsewhere and followed here, and which runs nobody executes any more.
+Signals make all of this quick; the rounds make it certain. The lease is renewed by a task of its own,
+so that nothing a round waits for can cost it.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from entracte_server.domain.errors import Reason
+from entracte_server.engine.hub import RunKey
+from entracte_server.store.base import StoreError
+from entracte_server.store.signals import followed_topic, read_topic
+
+if TYPE_CHECKING:
+    from entracte_server.engine.engine import Engine
+
+_log = structlog.get_logger(__name__)
+
+ROUND = 1.0
+"""Seconds between rounds."""
+
+PAGE = 500
+"""Runs that are looked at in one read."""
+
+MAX_TAKEN = 64
+"""Runs that are taken over in one round; others may take the rest meanwhile."""
+
+OWN_ROUNDS = 5
+"""Every how many rounds a process looks for runs that it owns and does not execute."""
+
+PATIENCE = 3
+"""Rounds in which nobody may take a run over before its readers are told that nobody here can."""
+
+
+class Keeper:
+    """Owns the rounds of an engine. `tasks` are done about once a second as well, each by itself."""
+
+    def __init__(self, engine: "Engine", upkeep: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._engine = engine
+        self._upkeep = upkeep
+        self._tasks: list[asyncio.Task[None]] = []
+        self._rounds = 0
+        self._alone: dict[RunKey, int] = {}
+        self._unattended: dict[RunKey, Reason] = {}
+
+    def start(self) -> None:
+        """Begin the rounds."""
+        self._engine.store.signals.listen(self._heard)
+        work: list[tuple[str, Callable[[], Awaitable[None]], Callable[[], float]]] = [
+            ("lease", self._engine.lease.renew, lambda: self._engine.lease.interval),
+            ("rounds", self.round, lambda: ROUND * random.uniform(0.8, 1.2)),
+        ]
+        if self._upkeep is not None:
+            work.append(("upkeep", self._upkeep, lambda: ROUND))
+        self._tasks = [
+            asyncio.create_task(self._again_and_again(name, step, pause), name=name)
+            for name, step, pause in work
+        ]
+
+    async def stop_rounds(self) -> None:
+        """Take over nothing more, and do no more upkeep; the lease is still renewed."""
+        await _end(self._tasks[1:])
+
+    async def stop(self) -> None:
+        """Stop everything. Idempotent."""
+        self._engine.store.signals.listen(_deaf)
+        await _end(self._tasks)
+
+    async def _again_and_again(
+        self, name: str, step: Callable[[], Awaitable[None]], pause: Callable[[], float]
+    ) -> None:
+        while True:
+            await asyncio.sleep(pause())
+            try:
+                await step()
+            except StoreError as error:
+                _log.warning(f"{name}_failed", error=str(error))
+            except Exception:
+                _log.exception(f"{name}_failed")
+
+    # ---- what others tell ----
+
+    def _heard(self, topic: str) -> None:
+        kind, tenant, run_id = read_topic(topic)
+        key = (tenant, run_id)
+        if kind == "run":
+            self._engine.hub.look_again(key)
+        elif kind == "command":
+            self._engine.take_up(key)
+        elif kind == "followed":
+            self._engine.followed_elsewhere(key)
+        elif kind == "inbox":
+            self._engine.hub.inbox.changed_elsewhere(tenant)
+
+    # ---- what a round does ----
+
+    async def round(self) -> None:
+        """One round. Raises `StoreError`."""
+        engine = self._engine
+        if not engine.lease.check():
+            return
+        self._rounds += 1
+        for key in await engine.store.commands(engine.lease.process_id):
+            engine.take_up(key)
+        await self._look_around()
+        await self.take_over()
+
+    async def _look_around(self) -> None:
+        """At the runs that are followed here and executed elsewhere, or nowhere."""
+        engine = self._engine
+        keys = engine.hub.remote
+        alone: dict[RunKey, int] = {}
+        for start in range(0, len(keys), PAGE):
+            seen = await engine.store.peek(keys[start : start + PAGE])
+            engine.hub.saw(seen)
+            for sighting in seen:
+                key = (sighting.tenant, sighting.run_id)
+                if sighting.alive:
+                    if engine.hub.followers(key):
+                        engine.store.signals.send(sighting.owner, followed_topic(*key))
+                elif sighting.state == "running":
+                    alone[key] = self._alone.get(key, 0) + 1
+        self._alone = alone
+        self._unattended = {key: why for key, why in self._unattended.items() if key in alone}
+        for key, rounds in alone.items():
+            if rounds > PATIENCE and key not in self._unattended:
+                run = await engine.store.get_run(*key)
+                if run.agent_id not in engine.app.agents:
+                    self._unattended[key] = "AGENT_UNAVAILABLE"
+                    engine.hub.wake(key)
+
+    def unattended(self, key: RunKey) -> Reason | None:
+        """Why nobody goes on with a run that is followed here, where that is known."""
+        return self._unattended.get(key)
+
+    async def take_over(self) -> None:
+        """Take over runs that no living process owns and, now and then, those that this one owns but
+        does not execute. Raises `StoreError`."""
+        engine = self._engine
+        owner = engine.lease.process_id
+        lost = await engine.store.orphans(frozenset(engine.app.agents), limit=MAX_TAKEN)
+        if self._rounds % OWN_ROUNDS == 0:
+            lost += [row for row in await engine.store.owned(owner) if engine.idle((row.tenant, row.run_id))]
+        for row in lost:
+            # A run of this process was given up because the store failed, which is no fault of its own.
+            taken = await engine.store.take_over(
+                row.tenant, row.run_id, fence=row.fence, owner=owner, counted=row.owner != owner
+            )
+            if taken is not None:
+                engine.recover(taken)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def _deaf(topic: str) -> None:
+    """Nobody listens."""
