@@ -8,6 +8,7 @@ from entracte_server.domain.data import Data
 class EngineSettings(Data, frozen=True):
     """See each field.
 
+    lease: how long this process may be silent before others take over its runs.
     tool_timeout: the longest one execution of a tool may take, unless the tool says otherwise.
     execution_timeout: the longest a run may execute, waiting for people excluded; None: no limit.
     sync_tool_threads: how many synchronous tools may run at once in the process.
@@ -22,6 +23,7 @@ class EngineSettings(Data, frozen=True):
     tool_errors: whether the model and the stream are told what a tool raised.
     """
 
+    lease: float = 15.0
     tool_timeout: float = 300.0
     execution_timeout: float | None = None
     sync_tool_threads: int = 64

@@ -9,7 +9,7 @@ import asyncio
 import fnmatch
 import hashlib
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import structlog
@@ -58,6 +58,10 @@ def _matches(rules: ApprovalRules | None, tool_name: str) -> bool:
     )
 
 
+class HandedOver(Exception):
+    """Nothing of the run executes any more, and this process is to give it up."""
+
+
 class Settlement:
     """Settles one step of one run. Owns the tasks of its tools."""
 
@@ -103,7 +107,10 @@ class Settlement:
                 known = run.calls[call.call_id]
                 if known.state == "waiting" and known.round == call.round:
                     self._apply(call)
-            await self._start()
+            if not run.leaving:
+                await self._start()
+            elif not self._tasks:
+                self._hand_over()
             if run.inbox:  # it came meanwhile
                 continue
             if self._tasks:
@@ -142,6 +149,13 @@ class Settlement:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._tasks.clear()
+
+    def _hand_over(self) -> NoReturn:
+        """Nothing of the step executes: another process is to go on with it."""
+        for call, _, _ in self._ready:
+            if call.state == "started":  # by its decision, but its body was not entered
+                self._run.update(msgspec.structs.replace(call, state="decided"))
+        raise HandedOver
 
     # ---- what a call needs ----
 
@@ -259,8 +273,12 @@ class Settlement:
                 run.update(call)
                 durable = False
             starting.append((call, tool, arguments))
-        if starting and not durable:
+        if not starting:
+            return
+        run.log.check()
+        if not durable:
             await run.log.commit()
+            run.log.check()
         for call, tool, arguments in starting:
             run.entering.discard(call.call_id)
             context = self._context(call, tool)

@@ -227,12 +227,12 @@ class Decide(Data, frozen=True):
 
 
 class Decided(Data, frozen=True):
-    """`run` is the row after the change; `took` says whether `owner` owns it now. `made` is set
-    when an earlier request with the same id had decided: nothing was done."""
+    """`run` is the row after the change. When `owner` owns it now, `snapshot` is all of it, otherwise
+    None. `made` is set when an earlier request with the same id had decided: nothing was done."""
 
     run: RunRow
     decision: DecisionRow
-    took: bool = False
+    snapshot: Snapshot | None = None
     made: Made | None = None
 
 
@@ -249,11 +249,20 @@ class Cancel(Data, frozen=True):
 
 
 class Cancelled(Data, frozen=True):
-    """As `Decided`, for a cancellation."""
+    """As `Decided`, for a cancellation; `took` says whether `owner` owns the run now."""
 
     run: RunRow
     took: bool = False
     made: Made | None = None
+
+
+class Found(Data, frozen=True):
+    """A pending call with its run, its tool call and, when it was decided, the decision."""
+
+    run: RunRow
+    pending: PendingRow
+    call: CallRow
+    decision: DecisionRow | None = None
 
 
 class Claim(Data, frozen=True):
@@ -464,6 +473,10 @@ class Store(Protocol):
 
     async def get_pending(self, tenant: str, pending_call_id: str) -> tuple[PendingRow, DecisionRow | None]:
         """Raises `NotFound`."""
+        ...
+
+    async def find_pending(self, tenant: str, pending_call_id: str) -> Found:
+        """As `get_pending`, with all that a decision is checked against. Raises `NotFound`."""
         ...
 
     async def list_pending(
