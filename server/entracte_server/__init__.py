@@ -8,12 +8,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from entracte_server.agents import Agent, App, Tool, ToolContext, ask_user, tool
+    from entracte_server.agents import Agent, App, DefaultAnswer, Tool, ToolContext, ask_user, tool
     from entracte_server.domain.options import ModelSettings, ToolChoice
 
 __version__ = "0.1.0"
 
-__all__ = ["Agent", "App", "ModelSettings", "Tool", "ToolChoice", "ToolContext", "ask_user", "tool"]
+__all__ = [
+    "Agent",
+    "App",
+    "DefaultAnswer",
+    "ModelSettings",
+    "Tool",
+    "ToolChoice",
+    "ToolContext",
+    "ask_user",
+    "tool",
+]
 
 _OPTIONS = ("ModelSettings", "ToolChoice")
 

@@ -195,6 +195,7 @@ def test_plain_data() -> None:
             "pending_call_id": "",
             "args_digest": "AAE=",
             "resume_schema": None,
+            "expire_time": None,
         }
     ]
     denied = chunk_pb2.Chunk()

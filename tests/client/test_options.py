@@ -15,6 +15,7 @@ from entracte import (
     Memory,
     Message,
     ModelSettings,
+    PendingCallExpiry,
     Processor,
     Scorer,
     SemanticRecall,
@@ -235,6 +236,14 @@ SAMPLES: Mapping[str, tuple[Any, Any]] = {
     "execution_timeout": (timedelta(minutes=2), "120s"),
     "cancel_on_disconnect": (True, True),
     "include_request_body": (True, True),
+    "pending_call_expiry": (
+        PendingCallExpiry(timedelta(minutes=2), default_answers={"ask_user": "go on", "read": None}),
+        {
+            "after": "120s",
+            "action": "EXPIRY_ACTION_ANSWER",
+            "defaultAnswers": {"ask_user": {"text": '"go on"'}, "read": {"text": "null"}},
+        },
+    ),
 }
 
 
@@ -260,6 +269,7 @@ async def test_each_option_arrives_in_its_field(server: FakeServer, client: Clie
 
 
 RECORDS: list[tuple[type[Any], Descriptor]] = [
+    (PendingCallExpiry, options_pb2.PendingCallExpiry.DESCRIPTOR),
     (StopWhen, options_pb2.StopCondition.DESCRIPTOR),
     (ToolApproval, options_pb2.ToolApprovalRules.DESCRIPTOR),
     (StructuredOutput, options_pb2.StructuredOutput.DESCRIPTOR),
@@ -289,6 +299,14 @@ def encoded(**options: Any) -> dict[str, Any]:
     ("options", "sent"),
     [
         ({"require_tool_approval": True}, {"requireToolApproval": {"all": True}}),
+        (
+            {"pending_call_expiry": 60},
+            {"pendingCallExpiry": {"after": "60s", "action": "EXPIRY_ACTION_DECLINE"}},
+        ),
+        (
+            {"pending_call_expiry": {"after": 0.5, "action": "fail"}},
+            {"pendingCallExpiry": {"after": "0.500s", "action": "EXPIRY_ACTION_FAIL"}},
+        ),
         ({"require_tool_approval": False}, {"requireToolApproval": {"all": False}}),
         ({"require_tool_approval": "pay?"}, {"requireToolApproval": {"rules": {"patterns": ["pay?"]}}}),
         (

@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import strategies as st
 
 from entracte.v1 import chunk_pb2, json_pb2, result_pb2
@@ -165,6 +166,8 @@ def _field(field: FieldDescriptor, value: Any) -> Any:
         return _usage(value)
     if isinstance(value, RunError):
         return _error(value)
+    if field.message_type is Timestamp.DESCRIPTOR:
+        return Timestamp(seconds=value // 1000, nanos=value % 1000 * 1_000_000)
     if field.message_type is not None:
         assert field.message_type is json_pb2.Json.DESCRIPTOR
         return json_pb2.Json(text=value)

@@ -62,6 +62,10 @@ def _tool_result(header: _Header, p: chunk_pb2.ToolResultChunk) -> c.ToolResultC
     )
 
 
+def _expire_time(p: chunk_pb2.ToolCallApprovalChunk | chunk_pb2.ToolCallSuspendedChunk) -> datetime | None:
+    return time_of(p.expire_time) if p.HasField("expire_time") else None
+
+
 def _approval(header: _Header, p: chunk_pb2.ToolCallApprovalChunk) -> c.ToolCallApprovalChunk:
     return c.ToolCallApprovalChunk(
         *header,
@@ -71,6 +75,7 @@ def _approval(header: _Header, p: chunk_pb2.ToolCallApprovalChunk) -> c.ToolCall
         p.pending_call_id,
         p.args_digest,
         text_of(p, "resume_schema"),
+        _expire_time(p),
     )
 
 
@@ -83,6 +88,7 @@ def _suspended(header: _Header, p: chunk_pb2.ToolCallSuspendedChunk) -> c.ToolCa
         p.pending_call_id,
         p.args_digest,
         text_of(p, "resume_schema"),
+        _expire_time(p),
         KINDS.get(p.kind, "unknown"),
         text_of(p, "suspend_payload"),
     )

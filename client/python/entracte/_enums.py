@@ -38,6 +38,7 @@ StopCause = Literal[
     "unknown",
 ]
 PendingCallKind = Literal["approval", "suspension", "client-tool", "recovery", "unknown"]
+ExpiryAction = Literal["decline", "fail", "answer", "unknown"]
 PendingCallState = Literal["open", "decided", "unknown"]
 DecisionVerb = Literal["approve", "decline", "resume", "submit", "cancel", "expire", "unknown"]
 RunState = Literal["queued", "running", "suspended", "succeeded", "failed", "cancelled", "unknown"]
@@ -61,6 +62,7 @@ FINISH_REASONS: Mapping[int, FinishReason] = _names(result_pb2.FinishReason, "FI
 STOP_CAUSES: Mapping[int, StopCause] = _names(result_pb2.StopCause, "STOP_CAUSE_")
 KINDS: Mapping[int, PendingCallKind] = _names(chunk_pb2.PendingCallKind, "PENDING_CALL_KIND_")
 CALL_STATES: Mapping[int, PendingCallState] = _names(pending_call_pb2.PendingCallState, "PENDING_CALL_STATE_")
+EXPIRY_ACTIONS: Mapping[int, ExpiryAction] = _names(pending_call_pb2.ExpiryAction, "EXPIRY_ACTION_")
 VERBS: Mapping[int, DecisionVerb] = _names(chunk_pb2.DecisionVerb, "DECISION_VERB_")
 RUN_STATES: Mapping[int, RunState] = _names(run_pb2.RunState, "RUN_STATE_")
 SOURCES: Mapping[int, ChunkSource] = _names(chunk_pb2.ChunkSource, "CHUNK_SOURCE_")

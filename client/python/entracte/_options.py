@@ -184,6 +184,21 @@ class Scorer:
     sampling_ratio: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PendingCallExpiry:
+    """How long the run's pending calls may wait for people, and what happens to one that expires: it is
+    declined (`decline`, the default), the run fails (`fail`), or it is given its answer out of
+    `default_answers`, by tool name (`answer`, the default with answers).
+
+    A tool or agent may have an expiry, too: the earlier time counts, with what was declared with it.
+    Nothing is ever approved by an expiry. Answers need the role to decide.
+    """
+
+    after: Seconds
+    action: Literal["decline", "fail", "answer"] | None = None
+    default_answers: Mapping[str, Any] | None = None
+
+
 class CallOptions(TypedDict, total=False):
     """What every call takes."""
 
@@ -271,6 +286,9 @@ class GenerateOptions(Callbacks, CallOptions, total=False):
     """Whether the run is cancelled when nobody has followed it for 10 seconds."""
     include_request_body: bool | None
     """Whether `result.request` carries the body of the last model call."""
+    pending_call_expiry: Seconds | PendingCallExpiry | Mapping[str, Any] | None
+    """How long the run's pending calls may wait, and what happens then; just a time declines them.
+    None: as the tools and the agent say, else for ever."""
     traceparent: str | None
     """The caller's span, as a W3C `traceparent` header."""
 
@@ -299,6 +317,7 @@ __all__ = [
     "GenerateOptions",
     "Memory",
     "ModelSettings",
+    "PendingCallExpiry",
     "Processor",
     "Scorer",
     "Seconds",

@@ -13,7 +13,7 @@ from entracte._enums import number_of
 from entracte._json import UNSET, schema_to_json, to_json
 from entracte._message_codec import to_messages
 from entracte._messages import messages_from
-from entracte.v1 import message_pb2
+from entracte.v1 import message_pb2, pending_call_pb2
 from entracte.v1 import options_pb2 as pb
 
 T = TypeVar("T")
@@ -269,6 +269,19 @@ def _scorer(value: Any) -> pb.ScorerOptions:
     return pb.ScorerOptions(scorer=scorer.scorer, sampling_ratio=scorer.sampling_ratio)
 
 
+def _expiry(value: Any) -> pb.PendingCallExpiry:
+    if isinstance(value, int | float | timedelta):
+        value = o.PendingCallExpiry(value)
+    expiry = record(o.PendingCallExpiry, value)
+    answers = expiry.default_answers
+    action = expiry.action or ("answer" if answers else "decline")
+    return pb.PendingCallExpiry(
+        after=to_duration(expiry.after),
+        action=_enum(pending_call_pb2.ExpiryAction, "EXPIRY_ACTION_", action, "action"),
+        default_answers={name: to_json(answer) for name, answer in (answers or {}).items()},
+    )
+
+
 ENCODERS: Mapping[str, Callable[[Any], Any]] = {
     "run_id": _same,
     "max_steps": _same,
@@ -303,4 +316,5 @@ ENCODERS: Mapping[str, Callable[[Any], Any]] = {
     "execution_timeout": to_duration,
     "cancel_on_disconnect": _same,
     "include_request_body": _same,
+    "pending_call_expiry": _expiry,
 }

@@ -7,7 +7,15 @@ from typing import Any
 from entracte import _results as r
 from entracte._chunk_codec import chunk_of, path_of
 from entracte._chunks import ToolCallChunk, ToolResultChunk
-from entracte._enums import CALL_STATES, KINDS, RUN_STATES, VERBS, finish_reason, stop_cause
+from entracte._enums import (
+    CALL_STATES,
+    EXPIRY_ACTIONS,
+    KINDS,
+    RUN_STATES,
+    VERBS,
+    finish_reason,
+    stop_cause,
+)
 from entracte._message_codec import message_of, reasoning_of
 from entracte._messages import Message
 from entracte._outcomes import run_error_of, text_of, time_of, tripwire_of, usage_of
@@ -64,6 +72,8 @@ def pending_call_of(message: pending_call_pb2.PendingCall) -> r.PendingCall:
         resource_id=message.resource_id,
         round=message.round,
         decision=decision_of(message.decision) if message.HasField("decision") else None,
+        on_expiry=EXPIRY_ACTIONS.get(message.on_expiry, "unknown") if message.on_expiry else None,
+        default_answer_json=text_of(message, "default_answer"),
     )
 
 

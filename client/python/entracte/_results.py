@@ -14,6 +14,7 @@ from entracte._chunk_base import PathElement, value_of
 from entracte._chunks import ToolCallChunk, ToolResultChunk
 from entracte._enums import (
     DecisionVerb,
+    ExpiryAction,
     FinishReason,
     PendingCallKind,
     PendingCallState,
@@ -86,6 +87,9 @@ class PendingCall:
     `kind` tells which verbs fit: `approval` takes `approve`; `suspension` takes `resume`;
     `client-tool` takes `submit_tool_result`; `recovery` (the server stopped while the tool ran)
     takes `submit_tool_result`, or `approve` to run it again. Each can be declined.
+
+    `expire_time` is the last moment at which it can be decided (None: it waits for ever). After it the
+    server does what `on_expiry` says: `decline` it, `fail` the run, or give the `default_answer`.
     """
 
     pending_call_id: str
@@ -108,6 +112,8 @@ class PendingCall:
     resource_id: str
     round: int
     decision: Decision | None
+    on_expiry: ExpiryAction | None = None
+    default_answer_json: str | None = None
 
     @cached_property
     def args(self) -> Any:
@@ -123,6 +129,11 @@ class PendingCall:
     def resume_schema(self) -> Any:
         """The JSON Schema the answer must fit; None where any answer will do."""
         return value_of(self.resume_schema_json)
+
+    @cached_property
+    def default_answer(self) -> Any:
+        """The answer that is given when it expires; None where there is none."""
+        return value_of(self.default_answer_json)
 
 
 @dataclass(frozen=True)

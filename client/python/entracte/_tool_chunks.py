@@ -1,6 +1,7 @@
 """The events around tool calls; see `_chunks`."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -82,7 +83,7 @@ class ToolResultChunk(_WithArgs):
 class ToolErrorChunk(_WithArgs):
     """A tool call failed; the model is told `message` and goes on. `code` is the kind of failure:
     `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`, `invalid-result`,
-    `recovery` or `cancelled`."""
+    `recovery`, `cancelled` or `expired`."""
 
     type: ClassVar[Literal["tool-error"]] = "tool-error"
     message: str
@@ -123,6 +124,7 @@ class _Waiting(_WithArgs):
     pending_call_id: str
     args_digest: bytes
     resume_schema_json: str | None
+    expire_time: datetime | None
 
     @cached_property
     def resume_schema(self) -> Any:
@@ -132,7 +134,8 @@ class _Waiting(_WithArgs):
 
 @dataclass(frozen=True)
 class ToolCallApprovalChunk(_Waiting):
-    """A call waits for approval. `agent.approve` and `agent.decline` take this chunk."""
+    """A call waits for approval. `agent.approve` and `agent.decline` take this chunk, until
+    `expire_time` where there is one."""
 
     type: ClassVar[Literal["tool-call-approval"]] = "tool-call-approval"
     kind: ClassVar[PendingCallKind] = "approval"
@@ -141,7 +144,7 @@ class ToolCallApprovalChunk(_Waiting):
 @dataclass(frozen=True)
 class ToolCallSuspendedChunk(_Waiting):
     """A call waits for something other than approval. `agent.resume`, `agent.submit_tool_result`
-    and `agent.decline` take this chunk."""
+    and `agent.decline` take this chunk, until `expire_time` where there is one."""
 
     type: ClassVar[Literal["tool-call-suspended"]] = "tool-call-suspended"
     kind: PendingCallKind

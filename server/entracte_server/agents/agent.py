@@ -1,8 +1,10 @@
 """Agents and the application that holds them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
+from entracte_server.agents.expiry import WhatThen, expiry_from
 from entracte_server.agents.tools import Tool
 from entracte_server.domain.options import ApprovalRules, ModelSettings, ToolChoice
 from entracte_server.models.base import Model
@@ -29,8 +31,11 @@ class Agent:
         model_settings, tool_choice, provider_options: As callers give them; a caller's replace them
             value by value (settings), or as a whole (choice), or provider by provider (options).
         version: Stored with each run.
+        expires_after, on_expiry: As tools have them, for the calls of tools that have none of their own
+            and of client tools. A default answer answers what tools ask; other calls are declined.
 
-    Raises `ValueError` for an empty id, two tools of one name, or limits under 1.
+    Raises `ValueError` for an empty id, two tools of one name, limits under 1, and a default answer
+    that is not one for each tool it would be given to.
     """
 
     def __init__(
@@ -49,6 +54,8 @@ class Agent:
         tool_choice: ToolChoice | None = None,
         provider_options: Mapping[str, Any] | None = None,
         version: str = "",
+        expires_after: float | timedelta | None = None,
+        on_expiry: WhatThen = "decline",
     ) -> None:
         if not id:
             raise ValueError("an agent needs an id")
@@ -82,6 +89,25 @@ class Agent:
         self.tool_choice = tool_choice
         self.provider_options = dict(provider_options or {})
         self.version = version
+        try:
+            self.expiry = expiry_from(expires_after, on_expiry)
+            if self.expiry is not None and self.expiry.answer is not None:
+                self._check_default(self.expiry.answer)
+        except ValueError as error:
+            raise ValueError(f"agent {id}: {error}") from None
+
+    def _check_default(self, answer: str) -> None:
+        if self.approval != ApprovalRules():
+            raise ValueError(
+                "it requires approval, and an expiry approves nothing: give the tools that ask something "
+                "a default answer of their own"
+            )
+        for name, tool in self.tools.items():
+            if tool.expiry is None:
+                try:
+                    tool.check_default(answer)
+                except ValueError as error:
+                    raise ValueError(f"tool {name}: {error}") from None
 
     def system_texts(self, request_context: Mapping[str, Any]) -> tuple[str, ...]:
         """The instructions of a run."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, Generic, NoReturn
 
 from typing_extensions import TypeVar
 
 from entracte_server.agents import schemas
+from entracte_server.agents.expiry import WhatThen, check_answer, expiry_from
 from entracte_server.domain import json_text
+from entracte_server.domain.expiry import Expiry
 
 R = TypeVar("R", default=Any)
 
@@ -17,10 +20,11 @@ R = TypeVar("R", default=Any)
 class Suspended(BaseException):
     """Leaves a tool that suspends. Not an `Exception`, so that a tool's own handlers let it pass."""
 
-    def __init__(self, payload: str | None, resume_schema: str | None) -> None:
+    def __init__(self, payload: str | None, resume_schema: str | None, expiry: Expiry | None) -> None:
         super().__init__("the tool suspended")
         self.payload = payload
         self.resume_schema = resume_schema
+        self.expiry = expiry
 
 
 class ToolContext(Generic[R]):
@@ -59,6 +63,7 @@ class ToolContext(Generic[R]):
         resume_data: R | None = None,
         suspend_payload: Any = None,
         state: dict[str, Any] | None = None,
+        resume_schema: str | None = None,
         emit: Callable[[str | None, str, str], None] | None = None,
     ) -> None:
         self.run_id = run_id
@@ -73,6 +78,7 @@ class ToolContext(Generic[R]):
         self._resume_data = resume_data
         self.suspend_payload = suspend_payload
         self.state: dict[str, Any] = {} if state is None else state
+        self._resume_schema = resume_schema
         self._emit = emit
         self._cancelled = threading.Event()
 
@@ -87,19 +93,30 @@ class ToolContext(Generic[R]):
         `asyncio.CancelledError` as well; synchronous ones should look here now and then."""
         return self._cancelled.is_set()
 
-    def suspend(self, payload: Any = None, *, resume_schema: Mapping[str, Any] | None = None) -> NoReturn:
+    def suspend(
+        self,
+        payload: Any = None,
+        *,
+        resume_schema: Mapping[str, Any] | None = None,
+        expires_after: float | timedelta | None = None,
+        on_expiry: WhatThen = "decline",
+    ) -> NoReturn:
         """Park the call until somebody answers; never returns.
 
         The tool is entered again from its start with the answer. `payload` (JSON, or a pydantic
         model) is what the person sees. `resume_schema` narrows the tool's own schema for this one
-        question. Raises `TypeError` or `ValueError` when they are not JSON, or more than may be stored,
-        and `schemas.InvalidSchema` (a `ValueError`) when it is not a schema.
+        question, `expires_after` and `on_expiry` replace the tool's own for it. Raises `TypeError` or
+        `ValueError` when they are not JSON, or more than may be stored, when the default answer does not
+        fit the schema, and `schemas.InvalidSchema` (a `ValueError`) when it is not a schema.
         """
         schema = None
         if resume_schema is not None:
             schema = json_text.dump(resume_schema)
             schemas.compile_schema(schema)
-        raise Suspended(json_text.dump_for_storage(payload), schema)
+        expiry = expiry_from(expires_after, on_expiry)
+        if expiry is not None and expiry.answer is not None:
+            check_answer(schema or self._resume_schema, expiry.answer)
+        raise Suspended(json_text.dump_for_storage(payload), schema, expiry)
 
     def write(self, value: Any, *, name: str | None = None, id: str = "") -> None:
         """Stream a JSON value to whoever follows the run: as `tool-output`, or with `name` as

@@ -4,17 +4,20 @@ A tool's schema comes from its signature (through pydantic) or is given as JSON 
 are validated before anybody is asked and before the body is entered.
 """
 
+import copy
 import hashlib
 import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pydantic
 
 from entracte_server.agents import schemas
 from entracte_server.agents.context import ToolContext
+from entracte_server.agents.expiry import WhatThen, check_answer, expiry_from
 from entracte_server.agents.schemas import InvalidValue, Violation
 from entracte_server.domain import json_text
 
@@ -77,9 +80,14 @@ class Tool:
         suspend_schema: What it asks; for documentation.
         resume_schema: What an answer must look like: a pydantic model (then `ctx.resume_data` is
             one) or a JSON Schema.
+        expires_after: How long a call may wait for a person, in seconds or as a `timedelta`, from when
+            it is shown. Default: the agent's, else for ever.
+        on_expiry: What happens to a call that expires: `decline`, `fail` (its run fails), or a
+            `DefaultAnswer` to what the tool asks.
 
-    Raises `ValueError` for a bad name, `TypeError` for a signature that cannot be a schema,
-    `schemas.InvalidSchema` for a bad schema.
+    Raises `ValueError` for a bad name, for a default answer that does not fit the resume schema, and for
+    one of a tool that requires approval: an expiry approves nothing. `TypeError` for a signature that
+    cannot be a schema, `schemas.InvalidSchema` for a bad schema.
     """
 
     def __init__(
@@ -94,6 +102,8 @@ class Tool:
         timeout: float | None = None,
         suspend_schema: SchemaLike | None = None,
         resume_schema: SchemaLike | None = None,
+        expires_after: float | timedelta | None = None,
+        on_expiry: WhatThen = "decline",
     ) -> None:
         if not NAME.fullmatch(name):
             raise ValueError(f"tool name {name!r}: use letters, digits, '_' and '-', at most 64")
@@ -127,6 +137,36 @@ class Tool:
                 [name, description, self.input_schema, self.resume_schema, bool(requires_approval)]
             ).encode()
         ).digest()
+        self._expire(expires_after, on_expiry)
+
+    def _expire(self, expires_after: float | timedelta | None, on_expiry: WhatThen) -> None:
+        try:
+            self.expiry = expiry_from(expires_after, on_expiry)
+            if self.expiry is not None and self.expiry.answer is not None:
+                self.check_default(self.expiry.answer)
+        except ValueError as error:
+            raise ValueError(f"tool {self.name}: {error}") from None
+
+    def check_default(self, answer: str) -> None:
+        """Raises `ValueError` when the JSON text `answer` cannot be what the tool gets when nobody
+        answers in time."""
+        if self.requires_approval:
+            raise ValueError(
+                "it requires approval, and an expiry approves nothing: use 'decline' or 'fail', or give "
+                "the default answer to ctx.suspend()"
+            )
+        check_answer(self.resume_schema, answer)
+        try:
+            self.parse_resume(answer)
+        except InvalidValue as error:
+            raise ValueError(f"the default answer does not fit the resume schema: {error}") from None
+
+    def expiring(self, expires_after: float | timedelta, on_expiry: WhatThen = "decline") -> "Tool":
+        """This tool with another expiry: `ask_user.expiring(3600, DefaultAnswer("go on"))`. Raises
+        `ValueError` as the constructor does."""
+        tool = copy.copy(self)
+        tool._expire(expires_after, on_expiry)
+        return tool
 
     def _signature_model(self) -> type[pydantic.BaseModel]:
         hints = typing.get_type_hints(self.execute, include_extras=True)
@@ -210,6 +250,8 @@ def tool(
     timeout: float | None = None,
     suspend_schema: SchemaLike | None = None,
     resume_schema: SchemaLike | None = None,
+    expires_after: float | timedelta | None = None,
+    on_expiry: WhatThen = "decline",
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -224,6 +266,8 @@ def tool(
     timeout: float | None = None,
     suspend_schema: SchemaLike | None = None,
     resume_schema: SchemaLike | None = None,
+    expires_after: float | timedelta | None = None,
+    on_expiry: WhatThen = "decline",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool; see `Tool` for the arguments.
 
@@ -242,6 +286,8 @@ def tool(
             timeout=timeout,
             suspend_schema=suspend_schema,
             resume_schema=resume_schema,
+            expires_after=expires_after,
+            on_expiry=on_expiry,
         )
 
     return decorate if function is None else decorate(function)

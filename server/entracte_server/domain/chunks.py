@@ -153,7 +153,7 @@ class ToolResult(Payload, frozen=True):
 
 class ToolError(Payload, frozen=True):
     """`code` says whose fault it was: `invalid-args`, `unknown-tool`, `exception`, `timeout`,
-    `not-executed`, `invalid-result`, `recovery`."""
+    `not-executed`, `invalid-result`, `recovery`, `expired`."""
 
     type = "tool-error"
     tool_call_id: str
@@ -187,6 +187,7 @@ class ToolCallApproval(Payload, frozen=True):
     args: str
     args_digest: bytes
     resume_schema: str | None = None
+    expire_time: int | None = None
 
 
 class ToolCallSuspended(Payload, frozen=True):
@@ -199,6 +200,7 @@ class ToolCallSuspended(Payload, frozen=True):
     args_digest: bytes
     suspend_payload: str | None = None
     resume_schema: str | None = None
+    expire_time: int | None = None
 
 
 class ToolCallResolved(Payload, frozen=True):

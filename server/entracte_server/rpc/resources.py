@@ -7,6 +7,7 @@ from entracte_server.domain.runs import DecisionRow, PendingRow, RunRow
 from entracte_server.wire import codec, values
 
 STATES = values.EnumTexts(run_pb2.RunState.DESCRIPTOR)
+EXPIRY_ACTIONS = values.EnumTexts(pending_call_pb2.ExpiryAction.DESCRIPTOR)
 PENDING_STATES = values.EnumTexts(pending_call_pb2.PendingCallState.DESCRIPTOR)
 
 
@@ -67,6 +68,10 @@ def pending_message(
     )
     if row.expire_time:
         message.expire_time.CopyFrom(values.timestamp(row.expire_time))
+    if row.on_expiry is not None:
+        message.on_expiry = EXPIRY_ACTIONS.number(row.on_expiry.action)
+        if row.on_expiry.answer is not None:
+            message.default_answer.text = row.on_expiry.answer
     if row.claimed_by and row.claimed_until > now:
         message.claim.principal = row.claimed_by
         message.claim.expire_time.CopyFrom(values.timestamp(row.claimed_until))

@@ -95,6 +95,7 @@ def _converters(field: FieldDescriptor) -> tuple[_Convert, _Convert] | None:
         "entracte.v1.Json": (values.json, lambda message: message.text),
         "entracte.v1.Usage": (values.usage, values.usage_from),
         "entracte.v1.RunError": (values.run_error, values.run_error_from),
+        "google.protobuf.Timestamp": (values.timestamp, values.milliseconds),
         "entracte.v1.OpenCall": (
             lambda calls: [_open_call(call) for call in calls],
             lambda calls: tuple(_open_call_from(call) for call in calls),

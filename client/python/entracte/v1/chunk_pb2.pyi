@@ -878,7 +878,7 @@ class ToolErrorChunk(_message.Message):
     """What went wrong, as the model is told."""
     code: _builtins.str
     """The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
-    `invalid-result`, `recovery`, `cancelled`.
+    `invalid-result`, `recovery`, `cancelled`, `expired`.
     """
     @_builtins.property
     def args(self) -> _json_pb2.Json:
@@ -987,6 +987,7 @@ class ToolCallApprovalChunk(_message.Message):
     ARGS_FIELD_NUMBER: _builtins.int
     ARGS_DIGEST_FIELD_NUMBER: _builtins.int
     RESUME_SCHEMA_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     pending_call_id: _builtins.str
     """What to approve or decline."""
     tool_call_id: _builtins.str
@@ -1003,6 +1004,10 @@ class ToolCallApprovalChunk(_message.Message):
     def resume_schema(self) -> _json_pb2.Json:
         """The schema of what an approval may carry beside edited arguments; absent: nothing."""
 
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """The last moment at which it can be decided. Absent: it waits for ever."""
+
     def __init__(
         self,
         *,
@@ -1012,10 +1017,11 @@ class ToolCallApprovalChunk(_message.Message):
         args: _json_pb2.Json | None = ...,
         args_digest: _builtins.bytes = ...,
         resume_schema: _json_pb2.Json | None = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "resume_schema", b"resume_schema"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "expire_time", b"expire_time", "resume_schema", b"resume_schema"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "args_digest", b"args_digest", "pending_call_id", b"pending_call_id", "resume_schema", b"resume_schema", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "args_digest", b"args_digest", "expire_time", b"expire_time", "pending_call_id", b"pending_call_id", "resume_schema", b"resume_schema", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1035,6 +1041,7 @@ class ToolCallSuspendedChunk(_message.Message):
     RESUME_SCHEMA_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     ARGS_DIGEST_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     pending_call_id: _builtins.str
     """What to answer."""
     tool_call_id: _builtins.str
@@ -1057,6 +1064,10 @@ class ToolCallSuspendedChunk(_message.Message):
     def resume_schema(self) -> _json_pb2.Json:
         """The JSON Schema of the answer, where the tool has one."""
 
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """The last moment at which it can be answered. Absent: it waits for ever."""
+
     def __init__(
         self,
         *,
@@ -1068,10 +1079,11 @@ class ToolCallSuspendedChunk(_message.Message):
         resume_schema: _json_pb2.Json | None = ...,
         kind: Global___PendingCallKind.ValueType = ...,
         args_digest: _builtins.bytes = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "resume_schema", b"resume_schema", "suspend_payload", b"suspend_payload"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "expire_time", b"expire_time", "resume_schema", b"resume_schema", "suspend_payload", b"suspend_payload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "args_digest", b"args_digest", "kind", b"kind", "pending_call_id", b"pending_call_id", "resume_schema", b"resume_schema", "suspend_payload", b"suspend_payload", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "args_digest", b"args_digest", "expire_time", b"expire_time", "kind", b"kind", "pending_call_id", b"pending_call_id", "resume_schema", b"resume_schema", "suspend_payload", b"suspend_payload", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

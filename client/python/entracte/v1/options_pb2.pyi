@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from entracte.v1 import json_pb2 as _json_pb2
 from entracte.v1 import message_pb2 as _message_pb2
+from entracte.v1 import pending_call_pb2 as _pending_call_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
@@ -109,6 +110,7 @@ class GenerateOptions(_message.Message):
     EXECUTION_TIMEOUT_FIELD_NUMBER: _builtins.int
     CANCEL_ON_DISCONNECT_FIELD_NUMBER: _builtins.int
     INCLUDE_REQUEST_BODY_FIELD_NUMBER: _builtins.int
+    PENDING_CALL_EXPIRY_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The id of the run, chosen by the caller: 1 to 128 characters of letters, digits, `-`, `_`, `.`,
     `:`. Unique per tenant; a taken one is ALREADY_EXISTS. Made by the server where empty.
@@ -231,6 +233,13 @@ class GenerateOptions(_message.Message):
         setting. When it passes, the run fails with stop cause STOP_CAUSE_TIMEOUT.
         """
 
+    @_builtins.property
+    def pending_call_expiry(self) -> Global___PendingCallExpiry:
+        """How long the run's pending calls may wait, and what happens then. Default: what the tool says, or
+        else the agent; a call of which none of them says anything waits for ever. Where two of them say
+        something, the call expires at the earlier time, and what was declared with that time happens.
+        """
+
     def __init__(
         self,
         *,
@@ -267,10 +276,11 @@ class GenerateOptions(_message.Message):
         execution_timeout: _duration_pb2.Duration | None = ...,
         cancel_on_disconnect: _builtins.bool | None = ...,
         include_request_body: _builtins.bool | None = ...,
+        pending_call_expiry: Global___PendingCallExpiry | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "execution_timeout", b"execution_timeout", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "output", b"output", "output_processors", b"output_processors", "provider_options", b"provider_options", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "save_per_step", b"save_per_step", "structured_output", b"structured_output", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "tracing_options", b"tracing_options"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_pending_call_expiry", b"_pending_call_expiry", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "execution_timeout", b"execution_timeout", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "output", b"output", "output_processors", b"output_processors", "pending_call_expiry", b"pending_call_expiry", "provider_options", b"provider_options", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "save_per_step", b"save_per_step", "structured_output", b"structured_output", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "tracing_options", b"tracing_options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "client_tools", b"client_tools", "context", b"context", "execution_timeout", b"execution_timeout", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "instructions", b"instructions", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "output", b"output", "output_processors", b"output_processors", "provider_options", b"provider_options", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "run_id", b"run_id", "save_per_step", b"save_per_step", "scorers", b"scorers", "stop_when", b"stop_when", "structured_output", b"structured_output", "system", b"system", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "toolsets", b"toolsets", "tracing_options", b"tracing_options", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_pending_call_expiry", b"_pending_call_expiry", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "client_tools", b"client_tools", "context", b"context", "execution_timeout", b"execution_timeout", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "instructions", b"instructions", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "output", b"output", "output_processors", b"output_processors", "pending_call_expiry", b"pending_call_expiry", "provider_options", b"provider_options", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "run_id", b"run_id", "save_per_step", b"save_per_step", "scorers", b"scorers", "stop_when", b"stop_when", "structured_output", b"structured_output", "system", b"system", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "toolsets", b"toolsets", "tracing_options", b"tracing_options", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__active_tools: _TypeAlias = _typing.Literal["active_tools"]  # noqa: Y015
     _WhichOneofArgType__active_tools: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools"]  # noqa: Y015
@@ -296,6 +306,8 @@ class GenerateOptions(_message.Message):
     _WhichOneofArgType__model_settings: _TypeAlias = _typing.Literal["_model_settings", b"_model_settings"]  # noqa: Y015
     _WhichOneofReturnType__output_processors: _TypeAlias = _typing.Literal["output_processors"]  # noqa: Y015
     _WhichOneofArgType__output_processors: _TypeAlias = _typing.Literal["_output_processors", b"_output_processors"]  # noqa: Y015
+    _WhichOneofReturnType__pending_call_expiry: _TypeAlias = _typing.Literal["pending_call_expiry"]  # noqa: Y015
+    _WhichOneofArgType__pending_call_expiry: _TypeAlias = _typing.Literal["_pending_call_expiry", b"_pending_call_expiry"]  # noqa: Y015
     _WhichOneofReturnType__require_tool_approval: _TypeAlias = _typing.Literal["require_tool_approval"]  # noqa: Y015
     _WhichOneofArgType__require_tool_approval: _TypeAlias = _typing.Literal["_require_tool_approval", b"_require_tool_approval"]  # noqa: Y015
     _WhichOneofReturnType__return_scorer_data: _TypeAlias = _typing.Literal["return_scorer_data"]  # noqa: Y015
@@ -337,6 +349,8 @@ class GenerateOptions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__output_processors) -> _WhichOneofReturnType__output_processors | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pending_call_expiry) -> _WhichOneofReturnType__pending_call_expiry | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__require_tool_approval) -> _WhichOneofReturnType__require_tool_approval | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__return_scorer_data) -> _WhichOneofReturnType__return_scorer_data | None: ...
@@ -354,6 +368,67 @@ class GenerateOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tracing_options) -> _WhichOneofReturnType__tracing_options | None: ...
 
 Global___GenerateOptions: _TypeAlias = GenerateOptions  # noqa: Y015
+
+@_typing.final
+class PendingCallExpiry(_message.Message):
+    """How long pending calls may wait, and what happens then. An expiry approves nothing: a call that waits
+    for approval or for a word about a crash is declined where an answer is declared.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class DefaultAnswersEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> _json_pb2.Json: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _json_pb2.Json | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    DEFAULT_ANSWERS_FIELD_NUMBER: _builtins.int
+    action: _pending_call_pb2.ExpiryAction.ValueType
+    """What happens then. Default: the call is declined."""
+    @_builtins.property
+    def after(self) -> _duration_pb2.Duration:
+        """How long, from when a call is shown: 1 ms to 366 days. Required."""
+
+    @_builtins.property
+    def default_answers(self) -> _containers.MessageMap[_builtins.str, _json_pb2.Json]:
+        """With EXPIRY_ACTION_ANSWER, the answers by the tool's name: resume data for a tool of the agent,
+        checked against its resume schema and refused for a tool that requires approval; a result for a
+        client tool. A call whose tool has none here, or whose question does not take it, is declined.
+        Needs the role to decide.
+        """
+
+    def __init__(
+        self,
+        *,
+        after: _duration_pb2.Duration | None = ...,
+        action: _pending_call_pb2.ExpiryAction.ValueType = ...,
+        default_answers: _abc.Mapping[_builtins.str, _json_pb2.Json] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "after", b"after", "default_answers", b"default_answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PendingCallExpiry: _TypeAlias = PendingCallExpiry  # noqa: Y015
 
 @_typing.final
 class ToolNames(_message.Message):

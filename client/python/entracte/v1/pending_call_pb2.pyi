@@ -22,6 +22,36 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ExpiryAction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ExpiryActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ExpiryAction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EXPIRY_ACTION_UNSPECIFIED: _ExpiryAction.ValueType  # 0
+    """Not set."""
+    EXPIRY_ACTION_DECLINE: _ExpiryAction.ValueType  # 1
+    """It is declined: the model is told that nobody answered in time, and the run goes on."""
+    EXPIRY_ACTION_FAIL: _ExpiryAction.ValueType  # 2
+    """The run fails, with a RunError of kind `expired`. Tools that run at that moment end first."""
+    EXPIRY_ACTION_ANSWER: _ExpiryAction.ValueType  # 3
+    """An answer that was declared beforehand is given, and the run goes on with it."""
+
+class ExpiryAction(_ExpiryAction, metaclass=_ExpiryActionEnumTypeWrapper):
+    """What happens to a pending call that nobody decides in time. The server decides it as the principal
+    `system`, with the verb DECISION_VERB_EXPIRE.
+    """
+
+EXPIRY_ACTION_UNSPECIFIED: ExpiryAction.ValueType  # 0
+"""Not set."""
+EXPIRY_ACTION_DECLINE: ExpiryAction.ValueType  # 1
+"""It is declined: the model is told that nobody answered in time, and the run goes on."""
+EXPIRY_ACTION_FAIL: ExpiryAction.ValueType  # 2
+"""The run fails, with a RunError of kind `expired`. Tools that run at that moment end first."""
+EXPIRY_ACTION_ANSWER: ExpiryAction.ValueType  # 3
+"""An answer that was declared beforehand is given, and the run goes on with it."""
+Global___ExpiryAction: _TypeAlias = ExpiryAction  # noqa: Y015
+
 class _PendingCallState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -74,6 +104,8 @@ class PendingCall(_message.Message):
     RESOURCE_ID_FIELD_NUMBER: _builtins.int
     ROUND_FIELD_NUMBER: _builtins.int
     DECISION_FIELD_NUMBER: _builtins.int
+    ON_EXPIRY_FIELD_NUMBER: _builtins.int
+    DEFAULT_ANSWER_FIELD_NUMBER: _builtins.int
     pending_call_id: _builtins.str
     """The id to decide by."""
     run_id: _builtins.str
@@ -100,6 +132,8 @@ class PendingCall(_message.Message):
     """Whose memory the run uses."""
     round: _builtins.int
     """The round of waiting of this call, from 1."""
+    on_expiry: Global___ExpiryAction.ValueType
+    """What happens when it expires. Unspecified where it does not expire."""
     @_builtins.property
     def agent_path(self) -> _containers.RepeatedCompositeFieldContainer[_chunk_pb2.PathElement]:
         """The delegations on the way to that agent."""
@@ -122,7 +156,9 @@ class PendingCall(_message.Message):
 
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When it will be decided by the server. Absent: never."""
+        """The last moment at which it can be decided; after it the server does what `on_expiry` says.
+        Absent: it waits for ever.
+        """
 
     @_builtins.property
     def claim(self) -> Global___Claim:
@@ -131,6 +167,10 @@ class PendingCall(_message.Message):
     @_builtins.property
     def decision(self) -> Global___Decision:
         """What decided it."""
+
+    @_builtins.property
+    def default_answer(self) -> _json_pb2.Json:
+        """With EXPIRY_ACTION_ANSWER, the answer that will be given."""
 
     def __init__(
         self,
@@ -155,10 +195,12 @@ class PendingCall(_message.Message):
         resource_id: _builtins.str = ...,
         round: _builtins.int = ...,
         decision: Global___Decision | None = ...,
+        on_expiry: Global___ExpiryAction.ValueType = ...,
+        default_answer: _json_pb2.Json | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "claim", b"claim", "create_time", b"create_time", "decision", b"decision", "expire_time", b"expire_time", "resume_schema", b"resume_schema", "suspend_payload", b"suspend_payload"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "claim", b"claim", "create_time", b"create_time", "decision", b"decision", "default_answer", b"default_answer", "expire_time", b"expire_time", "resume_schema", b"resume_schema", "suspend_payload", b"suspend_payload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "agent_path", b"agent_path", "args", b"args", "args_digest", b"args_digest", "claim", b"claim", "create_time", b"create_time", "decision", b"decision", "expire_time", b"expire_time", "kind", b"kind", "pending_call_id", b"pending_call_id", "resource_id", b"resource_id", "resume_schema", b"resume_schema", "round", b"round", "run_id", b"run_id", "state", b"state", "suspend_payload", b"suspend_payload", "thread_id", b"thread_id", "tool_call_id", b"tool_call_id", "tool_description", b"tool_description", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "agent_path", b"agent_path", "args", b"args", "args_digest", b"args_digest", "claim", b"claim", "create_time", b"create_time", "decision", b"decision", "default_answer", b"default_answer", "expire_time", b"expire_time", "kind", b"kind", "on_expiry", b"on_expiry", "pending_call_id", b"pending_call_id", "resource_id", b"resource_id", "resume_schema", b"resume_schema", "round", b"round", "run_id", b"run_id", "state", b"state", "suspend_payload", b"suspend_payload", "thread_id", b"thread_id", "tool_call_id", b"tool_call_id", "tool_description", b"tool_description", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -233,7 +275,7 @@ class Decision(_message.Message):
     on_behalf_of: _builtins.str
     """For whom, as the caller said; not verified."""
     reason: _builtins.str
-    """Why it was declined, in words."""
+    """Why it was declined, in words; for an expiry, what happened and who had declared it."""
     comment: _builtins.str
     """The approver's own note, not shown to the model."""
     request_id: _builtins.str
