@@ -32,7 +32,19 @@ class Subscription:
     """One reader's queue. When it holds more than its limit it is emptied and `lagging` is set: the
     reader goes back to the log."""
 
-    __slots__ = ("_events", "_limit", "_size", "_waiter", "counts", "key", "lagging", "listening")
+    __slots__ = (
+        "_events",
+        "_limit",
+        "_loop",
+        "_size",
+        "_timer",
+        "_until",
+        "_waiter",
+        "counts",
+        "key",
+        "lagging",
+        "listening",
+    )
 
     def __init__(self, key: RunKey, limit: int, counts: bool) -> None:
         self.key = key
@@ -43,6 +55,9 @@ class Subscription:
         self._events: deque[Event] = deque()
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     def push(self, event: Event) -> None:
         """Add an event and wake the reader."""
@@ -77,15 +92,33 @@ class Subscription:
         """Until there is something to take, or for `seconds`; says whether there is."""
         if self._events or self.lagging:
             return True
-        loop = asyncio.get_running_loop()
-        waiter = self._waiter = loop.create_future()
-        timer = loop.call_later(seconds, self.wake)
+        self._until = self._loop.time() + seconds
+        # One timer for many waits: it is set again when it fires too early. A busy stream waits
+        # thousands of times in the span of one.
+        if self._timer is None or self._timer.when() > self._until:
+            self.close()
+            self._timer = self._loop.call_at(self._until, self._time_passed)
+        self._waiter = waiter = self._loop.create_future()
         try:
             await waiter
         finally:
-            timer.cancel()
             self._waiter = None
         return bool(self._events) or self.lagging
+
+    def _time_passed(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        if self._loop.time() < self._until:
+            self._timer = self._loop.call_at(self._until, self._time_passed)
+        else:
+            self.wake()
+
+    def close(self) -> None:
+        """Let go of the timer. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class Hub:
@@ -108,6 +141,7 @@ class Hub:
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Idempotent."""
+        subscription.close()
         self.listen(subscription, False)
         readers = self._readers.get(subscription.key)
         if readers is not None:

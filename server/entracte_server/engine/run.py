@@ -265,9 +265,7 @@ class RunExecution:
         except TimeoutError:
             if not scope.expired():
                 return self._broken()
-            if self.cancel_reason is not None:
-                return self._cancelled()
-            return self._timed_out(limit)
+            return self._cancelled() if self.cancel_reason is not None else self._timed_out(limit)
         except (HandedOver, LeaseLost, StoreUnavailable, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:  # an author's code may raise anything; SystemExit would end the server

@@ -10,7 +10,7 @@ from entracte_server.rpc import checks
 from entracte_server.rpc.call import Context, current
 from entracte_server.rpc.open_calls import OpenCalls
 from entracte_server.rpc.resources import decision_message, pending_message
-from entracte_server.rpc.streaming import write
+from entracte_server.rpc.streaming import PatientWriter
 from entracte_server.store.base import (
     Claim,
     DecisionFilter,
@@ -78,27 +78,25 @@ class InboxService:
             agent_id=checks.identifier("agent_id", request.agent_id, required=False),
             resource_id=checks.identifier("resource_id", request.resource_id, required=False),
         )
-        with self._engine.hub.inbox.watch(tenant) as changes:
+        timeout = self._engine.settings.reader_timeout
+        with self._engine.hub.inbox.watch(tenant) as changes, PatientWriter(context, timeout) as writer:
             watch = OpenCalls(self._engine.store, tenant, where)
             async for response in watch.snapshot():
-                await self._write(context, response)
-            await self._write(context, pb.WatchPendingCallsResponse(snapshot_complete=True))
+                await writer.write(response)
+            await writer.write(pb.WatchPendingCallsResponse(snapshot_complete=True))
             while not self._engine.draining:
                 silence = min(self._engine.settings.keep_alive, watch.claims_end_in())
                 ids: set[str] | None = set()
                 if await changes.wait(silence):
                     ids = changes.take()
                 elif not watch.ended_claims():
-                    await self._write(context, pb.WatchPendingCallsResponse())
+                    await writer.write(pb.WatchPendingCallsResponse())
                     ids = None  # in case a change was not heard of
                 if ids is not None:
                     ids |= watch.ended_claims()
                 async for response in watch.snapshot() if ids is None else watch.look(ids):
-                    await self._write(context, response)
+                    await writer.write(response)
         raise draining()
-
-    async def _write(self, context: Context, response: pb.WatchPendingCallsResponse) -> None:
-        await write(context, response, reader_timeout=self._engine.settings.reader_timeout)
 
     async def ClaimPendingCall(
         self, request: pb.ClaimPendingCallRequest, context: Context

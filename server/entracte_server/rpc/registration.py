@@ -2,7 +2,7 @@
 bytes that were encoded before, and a request that cannot be parsed is refused like any other.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -13,6 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from entracte_server.domain.errors import Refusal
 from entracte_server.rpc.call import Context, current
+from entracte_server.rpc.middleware import Middleware
 from entracte_server.rpc.results import MAX_MESSAGE, too_large
 
 
@@ -65,12 +66,17 @@ _READS_THE_REST = {"GetRun": "ListPendingCalls"}
 """What to read with when it is not a result that is too large; a result is measured when it is made."""
 
 
-def register(server: grpc.aio.Server, service: ServiceDescriptor, servicer: object) -> None:
+def register(
+    server: grpc.aio.Server, service: ServiceDescriptor, servicer: object, layers: Sequence[Middleware]
+) -> None:
     """Serve `service` with the methods of `servicer`, each `async (request, context)`: unary ones
-    return the response (a message or its bytes), streaming ones write to the context."""
+    return the response (a message or its bytes), streaming ones write to the context. An RPC goes
+    through `layers`, the first one outermost."""
     handlers = {}
     for method in service.methods:
         behavior = _checked(getattr(servicer, method.name))
+        for layer in reversed(layers):
+            behavior = layer.wrap(behavior, f"/{service.full_name}/{method.name}")
         make: Any = (
             grpc.unary_stream_rpc_method_handler
             if method.server_streaming

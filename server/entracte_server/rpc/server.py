@@ -1,4 +1,4 @@
-"""The gRPC server: services, interceptors, health, reflection, limits."""
+"""The gRPC server: services, middleware, health, reflection, limits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from entracte_server.engine.engine import Engine
 from entracte_server.rpc.agent_service import AgentService
 from entracte_server.rpc.call import Principal
 from entracte_server.rpc.inbox_service import InboxService
-from entracte_server.rpc.interceptors import Authentication, Deadline, Errors, Limits, RequestLog
+from entracte_server.rpc.middleware import Authentication, Deadline, Errors, Limits, RequestLog
 from entracte_server.rpc.registration import register
 from entracte_server.rpc.results import MAX_MESSAGE
 from entracte_server.rpc.run_service import RunService
@@ -27,6 +27,13 @@ SERVICES = {
 
 WAITING = frozenset({"Generate"})
 """Unary RPCs that wait for a run without being asked to."""
+
+STREAMING = frozenset(
+    method.name
+    for descriptor in SERVICES.values()
+    for method in descriptor.methods
+    if method.server_streaming
+)
 
 
 class ServerSettings(Data, frozen=True):
@@ -77,15 +84,13 @@ class Server:
         self._settings = settings
         self.port = 0
         self._health = health.aio.HealthServicer()
-        self._server = grpc.aio.server(
-            interceptors=[
-                RequestLog(),
-                Errors(),
-                Authentication(settings.api_keys),
-                Limits(settings.streams_per_principal),
-                Deadline(settings.quick_deadline, settings.waiting_deadline, WAITING),
-            ],
-            options=_options(settings),
+        self._server = grpc.aio.server(options=_options(settings))
+        layers = (
+            RequestLog(),
+            Errors(),
+            Authentication(settings.api_keys),
+            Limits(settings.streams_per_principal),
+            Deadline(settings.quick_deadline, settings.waiting_deadline, WAITING, STREAMING),
         )
         servicers: dict[str, object] = {
             "AgentService": AgentService(engine),
@@ -93,7 +98,7 @@ class Server:
             "InboxService": InboxService(engine),
         }
         for name, descriptor in SERVICES.items():
-            register(self._server, descriptor, servicers[name])
+            register(self._server, descriptor, servicers[name], layers)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if settings.reflection:
             names = [descriptor.full_name for descriptor in SERVICES.values()]

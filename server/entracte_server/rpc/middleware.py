@@ -1,16 +1,16 @@
 """What every RPC of ours goes through, outermost first: request id and log, error mapping, principal,
-limits, deadline. Each is a `grpc.aio` interceptor that wraps the handler's coroutine; our handlers
-are coroutines throughout (streams write to their context), so one form of wrapper fits all.
+limits, deadline. Our handlers are coroutines throughout (streams write to their context), so one form
+of wrapper fits all. They are wrapped once, when they are registered: `grpc.aio` interceptors do the
+same at every call, and make five handlers for it.
 """
 
 import asyncio
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import grpc
 import grpc.aio
 import structlog
 
@@ -22,53 +22,29 @@ from entracte_server.store.base import LeaseLost, NotFound, RequestReused, RunEx
 
 _log = structlog.get_logger("entracte.rpc")
 
-OURS = "/entracte.v1."
 
-Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
+class Middleware:
+    """Wraps each of our handlers with `around`."""
 
+    def wrap(self, behavior: Behavior, method: str) -> Behavior:
+        """`behavior` with `around` around it; `method` is the full name of the RPC."""
 
-class Interceptor(grpc.aio.ServerInterceptor):
-    """Wraps the coroutine of each of our handlers with `around`."""
-
-    async def intercept_service(
-        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> Any:
-        """See `grpc.aio.ServerInterceptor`."""
-        handler = await continuation(handler_call_details)
-        method = handler_call_details.method
-        if handler is None or not method.startswith(OURS):
-            return handler
-        metadata = handler_call_details.invocation_metadata
-        if handler.response_streaming:
-            inner = self._wrap(handler.unary_stream, method, metadata)
-            return grpc.unary_stream_rpc_method_handler(
-                inner, handler.request_deserializer, handler.response_serializer
-            )
-        inner = self._wrap(handler.unary_unary, method, metadata)
-        return grpc.unary_unary_rpc_method_handler(
-            inner, handler.request_deserializer, handler.response_serializer
-        )
-
-    def _wrap(self, behavior: Behavior, method: str, metadata: Any) -> Behavior:
         async def wrapped(request: Any, context: Context) -> Any:
-            return await self.around(behavior, request, context, method, metadata)
+            return await self.around(behavior, request, context, method)
 
         return wrapped
 
-    async def around(
-        self, behavior: Behavior, request: Any, context: Context, method: str, metadata: Any
-    ) -> Any:
+    async def around(self, behavior: Behavior, request: Any, context: Context, method: str) -> Any:
         """Handle the RPC."""
-        return await behavior(request, context)
+        raise NotImplementedError
 
 
-class RequestLog(Interceptor):
+class RequestLog(Middleware):
     """Gives each RPC a request id (the caller's `x-request-id`, if it is sane) and logs its end."""
 
-    async def around(
-        self, behavior: Behavior, request: Any, context: Context, method: str, metadata: Any
-    ) -> Any:
-        """See `Interceptor`."""
+    async def around(self, behavior: Behavior, request: Any, context: Context, method: str) -> Any:
+        """See `Middleware`."""
+        metadata = context.invocation_metadata() or ()
         given = next((value for key, value in metadata if key == "x-request-id"), "")
         request_id = given if isinstance(given, str) and given.isprintable() and 0 < len(given) <= 128 else ""
         call = Call(method, request_id or new_id())
@@ -98,14 +74,12 @@ class RequestLog(Interceptor):
             )
 
 
-class Errors(Interceptor):
+class Errors(Middleware):
     """Turns refusals into statuses, and anything unforeseen into INTERNAL with a request id: what it
     was stands in the log only."""
 
-    async def around(
-        self, behavior: Behavior, request: Any, context: Context, method: str, metadata: Any
-    ) -> Any:
-        """See `Interceptor`."""
+    async def around(self, behavior: Behavior, request: Any, context: Context, method: str) -> Any:
+        """See `Middleware`."""
         try:
             return await behavior(request, context)
         except grpc.aio.AbortError:
@@ -128,18 +102,18 @@ class Errors(Interceptor):
             )
 
 
-class Authentication(Interceptor):
+class Authentication(Middleware):
     """Finds the principal of an RPC by its API key (`authorization: Bearer KEY`). Without keys
     everybody is `local`."""
 
     def __init__(self, keys: Mapping[str, Principal]) -> None:
         self._keys = {hashlib.sha256(key.encode()).digest(): who for key, who in keys.items()}
 
-    async def around(
-        self, behavior: Behavior, request: Any, context: Context, method: str, metadata: Any
-    ) -> Any:
-        """See `Interceptor`."""
-        current.get().principal = self._principal(metadata) if self._keys else LOCAL
+    async def around(self, behavior: Behavior, request: Any, context: Context, method: str) -> Any:
+        """See `Middleware`."""
+        current.get().principal = (
+            self._principal(context.invocation_metadata() or ()) if self._keys else LOCAL
+        )
         return await behavior(request, context)
 
     def _principal(self, metadata: Any) -> Principal:
@@ -153,17 +127,15 @@ class Authentication(Interceptor):
         raise Refusal("UNAUTHENTICATED", "Send a valid API key as `authorization: Bearer KEY`.")
 
 
-class Limits(Interceptor):
+class Limits(Middleware):
     """Bounds what one principal may have open: streams, and RPCs that wait."""
 
     def __init__(self, streams_per_principal: int) -> None:
         self._limit = streams_per_principal
         self._open: Counter[tuple[str, str]] = Counter()
 
-    async def around(
-        self, behavior: Behavior, request: Any, context: Context, method: str, metadata: Any
-    ) -> Any:
-        """See `Interceptor`."""
+    async def around(self, behavior: Behavior, request: Any, context: Context, method: str) -> Any:
+        """See `Middleware`."""
         principal = current.get().principal
         key = (principal.tenant, principal.name)
         if self._open[key] >= self._limit:
@@ -182,23 +154,23 @@ class Limits(Interceptor):
                 del self._open[key]
 
 
-class Deadline(Interceptor):
+class Deadline(Middleware):
     """Bounds unary RPCs whose caller set no deadline. The bound is on the wait: what was started
-    goes on."""
+    goes on. Streams have none."""
 
-    def __init__(self, quick: float, waiting: float, waits: frozenset[str]) -> None:
+    def __init__(self, quick: float, waiting: float, waits: frozenset[str], streams: frozenset[str]) -> None:
         self._quick = quick
         self._waiting = waiting
         self._waits = waits
+        self._streams = streams
 
-    async def around(
-        self, behavior: Behavior, request: Any, context: Context, method: str, metadata: Any
-    ) -> Any:
-        """See `Interceptor`."""
-        name = method.rpartition("/")[2]
-        if name in ("Stream", "WatchRun", "WatchPendingCalls"):
-            return await behavior(request, context)
-        waits = name in self._waits or getattr(request, "wait", False)
+    def wrap(self, behavior: Behavior, method: str) -> Behavior:
+        """See `Middleware`."""
+        return behavior if method.rpartition("/")[2] in self._streams else super().wrap(behavior, method)
+
+    async def around(self, behavior: Behavior, request: Any, context: Context, method: str) -> Any:
+        """See `Middleware`."""
+        waits = method.rpartition("/")[2] in self._waits or getattr(request, "wait", False)
         limit = self._waiting if waits else self._quick
         scope = asyncio.timeout(limit)
         try:
