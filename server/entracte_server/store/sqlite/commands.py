@@ -18,13 +18,8 @@ from entracte_server.store.base import (
     Refused,
     RequestKey,
 )
-from entracte_server.store.sqlite.codec import (
-    RUN_COLUMNS,
-    find_decision,
-    find_pending,
-    find_run,
-    run_row,
-)
+from entracte_server.store.records import RUN_COLUMNS, run_row
+from entracte_server.store.sqlite.codec import find_decision, find_pending, find_run
 from entracte_server.store.sqlite.owner import insert_decision, upsert_call
 from entracte_server.store.sqlite.reads import snapshot
 from entracte_server.store.sqlite.requests import made_by, record

@@ -14,17 +14,17 @@ from typing import TypeVar
 
 from entracte_server.domain.runs import TERMINAL, DecisionRow, PendingRow, RunRow
 from entracte_server.store.base import DecisionFilter, PendingFilter, RunFilter
-from entracte_server.store.sqlite.codec import (
+from entracte_server.store.cursors import Cursors
+from entracte_server.store.records import (
     DECISION_COLUMNS,
     PENDING_COLUMNS,
     RUN_COLUMNS,
     Row,
     decision_row,
-    find_decision,
     pending_row,
     run_row,
 )
-from entracte_server.store.sqlite.cursors import Cursors
+from entracte_server.store.sqlite.codec import find_decision
 from entracte_server.store.sqlite.reads import one_moment
 
 # Index and conditions are filled in. The index is named because without statistics, which nobody keeps

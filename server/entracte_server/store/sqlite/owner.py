@@ -18,14 +18,8 @@ from entracte_server.store.base import (
     RunWrite,
     Written,
 )
-from entracte_server.store.sqlite.codec import (
-    INSERT_RUN,
-    decision_data,
-    encode,
-    encode_error,
-    pending_data,
-    run_values,
-)
+from entracte_server.store.records import decision_data, encode, encode_error, pending_data, run_values
+from entracte_server.store.sqlite.codec import INSERT_RUN
 from entracte_server.store.sqlite.requests import made_by, record
 from entracte_server.store.sqlite.writer import Transaction
 

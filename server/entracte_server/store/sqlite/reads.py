@@ -6,19 +6,17 @@ from contextlib import contextmanager
 
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.store.base import ChunkRow, Found, NotFound
-from entracte_server.store.sqlite.codec import (
+from entracte_server.store.packing import unpack
+from entracte_server.store.records import (
     DECISION_COLUMNS,
     PENDING_COLUMNS,
     decision_row,
     decode_call,
     decode_spec,
     decode_step,
-    find_decision,
-    find_pending,
-    find_run,
     pending_row,
 )
-from entracte_server.store.sqlite.packing import unpack
+from entracte_server.store.sqlite.codec import find_decision, find_pending, find_run
 
 _SPEC = "SELECT data FROM run_specs WHERE run = ?"
 _STEPS = "SELECT data FROM steps WHERE run = ? ORDER BY step"

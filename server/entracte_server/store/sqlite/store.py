@@ -28,9 +28,9 @@ from entracte_server.store.base import (
     StoreUnavailable,
     Written,
 )
+from entracte_server.store.cursors import Cursors
 from entracte_server.store.sqlite import commands, lists, owner, reads
 from entracte_server.store.sqlite.connection import Database, Synchronous, prepare
-from entracte_server.store.sqlite.cursors import Cursors
 from entracte_server.store.sqlite.migrate import cursor_key, migrate
 from entracte_server.store.sqlite.requests import made_by
 from entracte_server.store.sqlite.writer import Writer

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from entracte_server.store.base import StoreError, StoreUnavailable
+from entracte_server.store.packing import pack
 from entracte_server.store.sqlite.connection import Database, unavailable
-from entracte_server.store.sqlite.packing import pack
 
 T = TypeVar("T")
 
