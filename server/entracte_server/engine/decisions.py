@@ -8,6 +8,7 @@ call is still open is checked by the store, in the statement that settles it.
 import datetime as dt
 import hmac
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,10 +31,12 @@ from entracte_server.domain.runs import (
     RunRow,
 )
 from entracte_server.engine.configure import tools_of
-from entracte_server.engine.engine import Engine
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settle import validate
 from entracte_server.store.base import Decide, Decided, NotFound, Refused, RequestKey
+
+if TYPE_CHECKING:
+    from entracte_server.engine.engine import Engine
 
 MAX_LISTED = 32
 """Ids listed in a refusal; the rest is in the inbox."""
@@ -76,7 +79,7 @@ class Verdict(Data, frozen=True):
 
 
 async def decide(
-    engine: Engine,
+    engine: "Engine",
     *,
     tenant: str,
     principal: str,
@@ -103,7 +106,7 @@ async def decide(
 
 
 async def _decide(
-    engine: Engine,
+    engine: "Engine",
     tenant: str,
     principal: str,
     ref: Ref,
@@ -204,7 +207,7 @@ def _finished(run: RunRow) -> Refusal:
     return Refusal("RUN_FINISHED", f"The run has ended ({run.state}).", run_id=run.run_id, state=run.state)
 
 
-async def _find(engine: Engine, tenant: str, ref: Ref) -> tuple[RunRow, PendingRow, CallRow]:
+async def _find(engine: "Engine", tenant: str, ref: Ref) -> tuple[RunRow, PendingRow, CallRow]:
     """The pending call that is meant, open."""
     store = engine.store
     if ref.pending_call_id:
@@ -270,7 +273,7 @@ def _violating(reason: Reason, field: str, error: Exception) -> Refusal:
 
 
 async def _apply(
-    engine: Engine,
+    engine: "Engine",
     run: RunRow,
     pending: PendingRow,
     call: CallRow,
@@ -307,7 +310,7 @@ async def _apply(
             return msgspec.structs.replace(call, outcome=Outcome("error", verdict.error, "exception"))
         return msgspec.structs.replace(call, outcome=Outcome("result", verdict.data or "null"))
     if verdict.verb == "resume":
-        return _resumed(agent, run, pending, call, verdict.data or "null")
+        return resumed(agent, run, pending, call, verdict.data or "null")
     return await _approved(engine, agent, run, pending, call, verdict.edited_args)
 
 
@@ -321,7 +324,8 @@ def _unavailable(run: RunRow, tool_name: str) -> Refusal:
     )
 
 
-def _resumed(agent: Agent, run: RunRow, pending: PendingRow, call: CallRow, data: str) -> CallRow:
+def resumed(agent: Agent, run: RunRow, pending: PendingRow, call: CallRow, data: str) -> CallRow:
+    """The call's row with an answer. Raises `Refusal` TOOL_UNAVAILABLE, RESUME_DATA_INVALID."""
     tool = agent.tools.get(pending.tool_name)
     if tool is None:
         raise _unavailable(run, pending.tool_name)
@@ -337,7 +341,7 @@ def _resumed(agent: Agent, run: RunRow, pending: PendingRow, call: CallRow, data
 
 
 async def _approved(
-    engine: Engine,
+    engine: "Engine",
     agent: Agent,
     run: RunRow,
     pending: PendingRow,

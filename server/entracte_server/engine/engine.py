@@ -32,6 +32,7 @@ from entracte_server.engine.lease import Lease
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
 from entracte_server.engine.settings import EngineSettings
+from entracte_server.engine.upkeep import Upkeep
 from entracte_server.models.base import Model
 from entracte_server.store.base import (
     Cancel,
@@ -111,7 +112,7 @@ class Engine:
         self._early_cancels: dict[RunKey, str] = {}
         self._stranded: dict[RunKey, Reason] = {}
         self._followed: dict[RunKey, float] = {}
-        self._keeper = Keeper(self)
+        self._keeper = Keeper(self, Upkeep(self, self.settings).tick)
         self.draining = False
 
     # ---- life ----

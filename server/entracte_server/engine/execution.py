@@ -11,6 +11,7 @@ from entracte_server.agents.context import Suspended, ToolContext
 from entracte_server.agents.tools import Arguments, Tool
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
+from entracte_server.domain.expiry import Expiry
 from entracte_server.domain.runs import Outcome
 from entracte_server.engine.settings import EngineSettings
 
@@ -21,11 +22,13 @@ MAX_MESSAGE = 4096
 
 
 class Parked(Data, frozen=True):
-    """A tool suspended: what it asks, the schema of the answer, what it keeps. JSON text."""
+    """A tool suspended: what it asks, the schema of the answer, what it keeps (JSON texts), and how
+    long it waits for the answer, where it said so."""
 
     payload: str | None
     resume_schema: str | None
     state: str | None
+    expiry: Expiry | None = None
 
 
 class ToolRunner:
@@ -131,7 +134,7 @@ class ToolRunner:
             state = json_text.dump_for_storage(context.state) if context.state else None
         except BaseException as error:  # a value's own code may raise anything
             return Outcome("error", f"ctx.state cannot be stored: {error}"[:MAX_MESSAGE], "exception")
-        return Parked(suspended.payload, suspended.resume_schema, state)
+        return Parked(suspended.payload, suspended.resume_schema, state, suspended.expiry)
 
     def _result(self, tool: Tool, value: Any) -> Outcome:
         try:

@@ -287,6 +287,8 @@ class RunExecution:
                 self._settlement = Settlement(self, record)
                 if await self._settlement.settle():
                     return None
+                if self._settlement.expired is not None:
+                    return self._expired(self._settlement.expired)
                 self._faulty_steps = self._faulty_steps + 1 if self._settlement.faulty else 0
             ending = self._after(record)
             self._finish_step(record, continued=ending is None)
@@ -440,6 +442,11 @@ class RunExecution:
         self._drop_calls("The run's time was over before the call was settled.")
         error = RunError("timeout", f"The run executed for longer than {limit:g} s.", retryable=True)
         return Ending("failed", "error", "timeout", error)
+
+    def _expired(self, call: CallRow) -> Ending:
+        self._drop_calls("The run failed before the call was settled: nobody decided another in time.")
+        message = call.outcome.value if call.outcome is not None else ""
+        return Ending("failed", "error", "error", RunError("expired", message))
 
     def _given_up_on(self) -> Ending:
         self._drop_calls("The run was given up before the call was settled.")

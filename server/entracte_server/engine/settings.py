@@ -21,6 +21,9 @@ class EngineSettings(Data, frozen=True):
     max_result: the largest result of a tool.
     max_faulty_steps: how many steps in a row may have no usable tool call.
     tool_errors: whether the model and the stream are told what a tool raised.
+    retain_chunks, retain_runs: how long the chunk logs of ended runs, and ended runs, are kept; None:
+        until they are deleted.
+    retain_requests: how long a repeated request is recognised; None: for ever.
     """
 
     lease: float = 15.0
@@ -36,3 +39,6 @@ class EngineSettings(Data, frozen=True):
     max_result: int = 4 * 1024 * 1024
     max_faulty_steps: int = 3
     tool_errors: Literal["message", "generic"] = "message"
+    retain_chunks: float | None = None
+    retain_runs: float | None = None
+    retain_requests: float | None = 7 * 86400.0

@@ -20,10 +20,12 @@ from entracte_server.agents.schemas import InvalidValue
 from entracte_server.agents.tools import Arguments, Tool
 from entracte_server.domain import chunks as c
 from entracte_server.domain import json_text
+from entracte_server.domain.expiry import Expiry
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.options import ApprovalRules, ClientTool
 from entracte_server.domain.runs import CallRow, Outcome, PendingRow, StepRecord
 from entracte_server.engine.execution import Parked
+from entracte_server.engine.expiry import EXPIRED, expiry_of
 from entracte_server.engine.runlog import now_ms
 
 if TYPE_CHECKING:
@@ -63,7 +65,11 @@ class HandedOver(Exception):
 
 
 class Settlement:
-    """Settles one step of one run. Owns the tasks of its tools."""
+    """Settles one step of one run. Owns the tasks of its tools.
+
+    `faulty`: no call of the step could be used. `expired`: the call whose expiry fails the run, once
+    there is one; then the step is settled as soon as no tool of it runs, and the rest stays as it is.
+    """
 
     def __init__(self, run: "RunExecution", record: StepRecord) -> None:
         self._run = run
@@ -72,6 +78,7 @@ class Settlement:
         self._tasks: dict[asyncio.Task[Outcome | Parked], str] = {}
         self._wake: asyncio.Future[None] | None = None
         self.faulty = False
+        self.expired: CallRow | None = None
 
     def wake(self) -> None:
         """There is something in the run's inbox."""
@@ -81,7 +88,10 @@ class Settlement:
     async def settle(self) -> bool:
         """Until every call of the step has an outcome (False), or the run parked (True)."""
         try:
-            for call in self._run.calls_of(self._record.step):
+            calls = self._run.calls_of(self._record.step)
+            if failing := [k for k in calls if k.outcome is not None and k.outcome.code == EXPIRED]:
+                self.expired, calls = failing[0], [k for k in failing if k.state == "decided"]
+            for call in calls:
                 self._take_up(call)
             return await self._until_settled()
         finally:
@@ -107,6 +117,10 @@ class Settlement:
                 known = run.calls[call.call_id]
                 if known.state == "waiting" and known.round == call.round:
                     self._apply(call)
+            if self.expired is not None:
+                self._ready.clear()
+                if not self._tasks:
+                    return False
             if not run.leaving:
                 await self._start()
             elif not self._tasks:
@@ -323,12 +337,15 @@ class Settlement:
                 json_text.parse_stored(call.suspend_payload) if call.suspend_payload is not None else None
             ),
             state=json_text.parse_stored(call.tool_state) if call.tool_state else None,
+            resume_schema=tool.resume_schema,
             emit=emit,
         )
 
     def _came_to(self, call: CallRow, outcome: Outcome | Parked) -> None:
         if isinstance(outcome, Outcome):
             self._settled(call, outcome)
+            return
+        if self.expired is not None:  # nobody is to be asked any more
             return
         tool = self._run.tools[call.tool_name]
         schema = outcome.resume_schema
@@ -341,7 +358,7 @@ class Settlement:
             resumed=False,
             resume_data=None,
         )
-        self._open(call, "suspension", call.run_args or call.args or "{}", schema)
+        self._open(call, "suspension", call.run_args or call.args or "{}", schema, outcome.expiry)
 
     # ---- outcomes ----
 
@@ -360,13 +377,33 @@ class Settlement:
             chunk = c.ToolError(call.call_id, call.tool_name, args, outcome.value, outcome.code)
         run.log.emit(chunk)
         run.update(msgspec.structs.replace(call, state="done", outcome=outcome))
+        if outcome.code == EXPIRED:
+            self.expired = run.calls[call.call_id]
 
-    def _open(self, call: CallRow, kind: c.PendingKind, args: str, schema: str | None = None) -> None:
-        """Make the call wait, and announce it."""
+    def _open(
+        self,
+        call: CallRow,
+        kind: c.PendingKind,
+        args: str,
+        schema: str | None = None,
+        expiry: Expiry | None = None,
+    ) -> None:
+        """Make the call wait, and announce it. `expiry` is what the tool said with its question."""
         run = self._run
         tool = run.tools.get(call.tool_name)
         call = msgspec.structs.replace(call, state="waiting", round=call.round + 1)
         digest = args_digest(call.tool_name, args)
+        now = now_ms()
+        expires = expiry_of(
+            kind,
+            call.tool_name,
+            tool,
+            agent=run.agent,
+            asked=run.spec.options.pending_call_expiry,
+            question=expiry,
+            resume_schema=schema,
+        )
+        expire_time = None if expires is None else now + expires[0]
         pending = PendingRow(
             tenant=run.log.key[0],
             pending_call_id=new_id(),
@@ -376,7 +413,7 @@ class Settlement:
             tool_name=call.tool_name,
             args=args,
             args_digest=digest,
-            create_time=now_ms(),
+            create_time=now,
             agent_id=run.agent.id,
             round=call.round,
             suspend_payload=call.suspend_payload if kind == "suspension" else None,
@@ -385,10 +422,19 @@ class Settlement:
             tool_digest=tool.digest if isinstance(tool, Tool) else b"",
             thread_id=run.row.thread_id,
             resource_id=run.row.resource_id,
+            expire_time=expire_time or 0,
+            on_expiry=None if expires is None else expires[1],
         )
         if kind == "approval":
             run.log.emit(
-                c.ToolCallApproval(pending.pending_call_id, call.call_id, call.tool_name, args, digest)
+                c.ToolCallApproval(
+                    pending.pending_call_id,
+                    call.call_id,
+                    call.tool_name,
+                    args,
+                    digest,
+                    expire_time=expire_time,
+                )
             )
         else:
             run.log.emit(
@@ -401,6 +447,7 @@ class Settlement:
                     args_digest=digest,
                     suspend_payload=pending.suspend_payload,
                     resume_schema=schema,
+                    expire_time=expire_time,
                 )
             )
         run.opened(pending)

@@ -1,14 +1,17 @@
 """The options of a request, checked and put into the form they are stored in."""
 
 import re
+from collections.abc import Iterable
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from entracte.v1 import options_pb2
+from entracte.v1 import options_pb2, pending_call_pb2
 from entracte_server.agents.agent import Agent
+from entracte_server.agents.expiry import MAX_SECONDS
 from entracte_server.agents.tools import NAME
 from entracte_server.domain.errors import Refusal, invalid
+from entracte_server.domain.expiry import ExpiryAction, RunExpiry
 from entracte_server.domain.options import (
     ApprovalRules,
     ClientTool,
@@ -17,6 +20,7 @@ from entracte_server.domain.options import (
     ToolChoice,
 )
 from entracte_server.rpc import checks
+from entracte_server.rpc.call import current
 from entracte_server.rpc.messages import messages_from, system_from
 
 SUPPORTED = frozenset(
@@ -38,6 +42,7 @@ SUPPORTED = frozenset(
         "execution_timeout",
         "cancel_on_disconnect",
         "include_request_body",
+        "pending_call_expiry",
     }
 )
 """The options this version acts on; any other that is set is refused."""
@@ -53,6 +58,14 @@ _CHOICES = {
     options_pb2.ToolChoice.MODE_NONE: "none",
     options_pb2.ToolChoice.MODE_REQUIRED: "required",
     options_pb2.ToolChoice.MODE_TOOL: "tool",
+}
+
+
+_ACTIONS: dict[int, ExpiryAction] = {
+    pending_call_pb2.EXPIRY_ACTION_UNSPECIFIED: "decline",
+    pending_call_pb2.EXPIRY_ACTION_DECLINE: "decline",
+    pending_call_pb2.EXPIRY_ACTION_FAIL: "fail",
+    pending_call_pb2.EXPIRY_ACTION_ANSWER: "answer",
 }
 
 
@@ -91,6 +104,7 @@ def options_from(agent: Agent, options: options_pb2.GenerateOptions) -> RunOptio
         execution_timeout=_timeout(options),
         cancel_on_disconnect=options.cancel_on_disconnect,
         include_request_body=options.include_request_body,
+        pending_call_expiry=_expiry(agent, options, client_tools),
     )
 
 
@@ -224,3 +238,37 @@ def _timeout(options: options_pb2.GenerateOptions) -> float | None:
     if not options.HasField("execution_timeout"):
         return None
     return checks.duration("options.execution_timeout", options.execution_timeout, 1e-9, MAX_TIMEOUT)
+
+
+def _expiry(
+    agent: Agent, options: options_pb2.GenerateOptions, client_tools: Iterable[ClientTool]
+) -> RunExpiry | None:
+    if not options.HasField("pending_call_expiry"):
+        return None
+    given, field = options.pending_call_expiry, "options.pending_call_expiry"
+    if not given.HasField("after"):
+        raise invalid(f"{field}.after", "is required")
+    after = checks.duration(f"{field}.after", given.after, 0.001, MAX_SECONDS)
+    action = _ACTIONS.get(given.action)
+    if action is None:
+        raise invalid(f"{field}.action", "is not an action this server knows")
+    if bool(given.default_answers) != (action == "answer"):
+        raise invalid(f"{field}.default_answers", "goes with EXPIRY_ACTION_ANSWER, and that with answers")
+    if given.default_answers:
+        # Whoever declares an answer decides, though later and in the name of the server.
+        current.get().require("decide")
+    by_client = {tool.name for tool in client_tools}
+    answers = {}
+    for name, answer in given.default_answers.items():
+        path = f"{field}.default_answers[{name[:80]!r}]"
+        answers[name], _ = checks.json_value(path, answer)
+        if name in by_client:
+            continue
+        tool = agent.tools.get(name)
+        if tool is None:
+            raise invalid(path, "the agent has no such tool")
+        try:
+            tool.check_default(answers[name])
+        except ValueError as error:
+            raise invalid(path, str(error)) from None
+    return RunExpiry(after, action, answers)

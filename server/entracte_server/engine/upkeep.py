@@ -1,0 +1,162 @@
+"""What a server does by itself, about once a second: decide calls that have expired, delete what is old.
+
+Each duty is held by one process at a time, so that they do not all do the same; should two of them
+believe that they have it, the store still lets one of them win. Expiry is a duty of those that serve
+the same agents and tools, since a run goes on where it was decided.
+"""
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from entracte_server.agents.agent import App
+from entracte_server.domain import json_text
+from entracte_server.domain.errors import Refusal
+from entracte_server.domain.runs import PendingRow
+from entracte_server.engine.expired import decide_expired
+from entracte_server.engine.runlog import now_ms
+from entracte_server.engine.settings import EngineSettings
+from entracte_server.store.base import NotFound, Refused, Retention, StoreError
+
+if TYPE_CHECKING:
+    from entracte_server.engine.engine import Engine
+
+_log = structlog.get_logger(__name__)
+
+DUTY_SECONDS = 15.0
+"""How long a process that fell silent keeps a duty."""
+
+ASK_SECONDS = 5.0
+"""How often a duty is extended, or asked for."""
+
+MAX_EXPIRED = 100
+"""Expired calls decided in one tick; their runs go on at once, and not more than so many a second."""
+
+AT_ONCE = 8
+"""Of these, how many at the same time."""
+
+LATER_SECONDS = 30.0
+"""How long a call that could not be decided is left alone."""
+
+MAX_LATER = 1000
+
+TRIM_BATCH = 50
+"""Runs, and request ids, in one transaction of deleting."""
+
+TRIM_SECONDS = 0.25
+"""How long one tick goes on deleting. What is left waits for the next."""
+
+TRIM_PAUSE = 60.0
+"""Seconds until it is looked again, when nothing old was left."""
+
+
+class Duty:
+    """What one process does for all."""
+
+    def __init__(self, engine: "Engine", name: str) -> None:
+        self._engine = engine
+        self._name = name
+        self._asked_as = ""
+        self._ask_again = 0.0
+        self._mine = False
+
+    async def mine(self) -> bool:
+        """Whether this process has it. Raises `StoreError`."""
+        process_id = self._engine.lease.process_id
+        now = asyncio.get_running_loop().time()
+        if process_id != self._asked_as or now >= self._ask_again:
+            self._mine = False
+            if process_id:
+                self._mine = await self._engine.store.lead(self._name, process_id, DUTY_SECONDS)
+            self._asked_as, self._ask_again = process_id, now + ASK_SECONDS
+        return self._mine
+
+
+def same_app(app: App) -> str:
+    """Tells whether two processes serve the same agents with the same tools."""
+    served = [
+        (agent.id, sorted((name, tool.digest.hex()) for name, tool in agent.tools.items()))
+        for agent in app.agents.values()
+    ]
+    return hashlib.sha256(json_text.dump(sorted(served)).encode()).hexdigest()[:16]
+
+
+class Upkeep:
+    """See the module. Its owner calls `tick` again and again, one at a time."""
+
+    def __init__(self, engine: "Engine", settings: EngineSettings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._agents = frozenset(engine.app.agents)
+        self._expiring = Duty(engine, f"expiry {same_app(engine.app)}")
+        self._trimming = Duty(engine, "retention")
+        self._later: dict[str, float] = {}
+        self._trim_again = 0.0
+
+    async def tick(self) -> None:
+        """A bounded piece of work. Raises `StoreError`; what fails for one call is logged."""
+        try:
+            await self._expire()
+        except StoreError as error:
+            _log.warning("expiry_failed", error=str(error))
+        await self._trim()
+
+    # ---- expiry ----
+
+    async def _expire(self) -> None:
+        if self._engine.draining or not await self._expiring.mine():
+            return
+        loop_now, now = asyncio.get_running_loop().time(), now_ms()
+        self._later = {key: until for key, until in self._later.items() if until > loop_now}
+        found = await self._engine.store.expired(
+            now, agents=self._agents, limit=MAX_EXPIRED + len(self._later)
+        )
+        due = [row for row in found if row.pending_call_id not in self._later][:MAX_EXPIRED]
+        for start in range(0, len(due), AT_ONCE):
+            await asyncio.gather(*(self._decide(row, now) for row in due[start : start + AT_ONCE]))
+
+    async def _decide(self, row: PendingRow, now: int) -> None:
+        told = {"run_id": row.run_id, "pending_call_id": row.pending_call_id, "tool": row.tool_name}
+        try:
+            if await decide_expired(self._engine, row, now):
+                _log.info("call_expired", **told)
+                return
+        except (Refused, NotFound):  # somebody was quicker, or the run is gone
+            return
+        except (Refusal, StoreError) as error:
+            _log.warning("expiry_failed", error=str(error), **told)
+            return
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException:  # a tool's validators are their author's code, which may raise anything
+            _log.exception("expiry_failed", **told)
+        if len(self._later) >= MAX_LATER:
+            self._later.clear()
+        self._later[row.pending_call_id] = asyncio.get_running_loop().time() + LATER_SECONDS
+
+    # ---- retention ----
+
+    async def _trim(self) -> None:
+        loop = asyncio.get_running_loop()
+        old = self._old()
+        if old == Retention() or loop.time() < self._trim_again or not await self._trimming.mine():
+            return
+        end = loop.time() + TRIM_SECONDS
+        while await self._engine.store.trim(old, limit=TRIM_BATCH):
+            if loop.time() >= end:
+                return
+        self._trim_again = loop.time() + TRIM_PAUSE
+
+    def _old(self) -> Retention:
+        now, settings = now_ms(), self._settings
+
+        def before(seconds: float | None) -> int:
+            return 0 if seconds is None else now - int(seconds * 1000)
+
+        return Retention(
+            chunks=before(settings.retain_chunks),
+            runs=before(settings.retain_runs),
+            requests=before(settings.retain_requests),
+        )
