@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import email.utils
+import json
 import os
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from entracte_server.domain.results import RunError
 from entracte_server.models.assembler import AnswerAssembler
@@ -23,7 +24,8 @@ from entracte_server.models.watchdog import Watchdog
 
 if TYPE_CHECKING:
     import httpx2
-    from openai import APIStatusError, AsyncOpenAI
+
+    from entracte_server.models.provider_client import ProviderClient
 
 # Seconds to wait for the rest of the body once the answer is complete: for usage after the finish
 # reason, and after the last record for the end that lets the connection be used again.
@@ -31,6 +33,9 @@ _AFTER_FINISH = 10.0
 _AFTER_DONE = 0.1
 
 _LARGE_BODY = 64 * 1024
+
+# The largest body of an error that is read, in bytes.
+_MAX_ERROR = 256 * 1024
 
 # The headers that say which request it was, and how many more may follow. They are kept with each
 # step, so the rest (dates, caches, cookies) stays out.
@@ -46,7 +51,7 @@ class OpenAICall:
     def __init__(
         self,
         provider: ProviderSettings,
-        client: "AsyncOpenAI",
+        client: "ProviderClient",
         request: ModelRequest,
         warnings: tuple[str, ...],
     ) -> None:
@@ -56,7 +61,7 @@ class OpenAICall:
         self._warnings = warnings
         self._idle = DEFAULT_IDLE_TIMEOUT if provider.idle_timeout is None else provider.idle_timeout
         self._patience = self._idle * PATIENCE if provider.patience is None else provider.patience
-        self._secrets = (client.api_key,)
+        self._secrets = (client.key,)
         self._answer = AnswerAssembler(
             request.reserved_ids,
             include_raw=request.include_raw,
@@ -75,30 +80,17 @@ class OpenAICall:
         """Sends the request; returns when the head of the response is there."""
         import aiohttp
         import httpx2
-        import openai
 
-        headers = {"Accept": "text/event-stream, application/json", **self._request.settings.headers}
         try:
             async with asyncio.timeout(self._patience):
-                # With this `cast_to` the client hands out the response itself, its body unread.
-                response = await self._client.post(
-                    "/chat/completions",
-                    cast_to=cast("type[Any]", httpx2.Response),
-                    content=body,
-                    options={"headers": headers, "max_retries": 0},
-                    stream=True,
-                    stream_cls=openai.AsyncStream[Any],
-                )
-        except openai.APIStatusError as error:
-            raise self._status_error(error) from None
+                self._response = await self._client.post(body, self._request.settings.headers)
+                if not self._response.is_success:
+                    raise await self._status_error(self._response)
         except TimeoutError:
             message = f"the provider did not begin to answer within {self._patience:g} s"
             raise ModelError(RunError("stall", message, retryable=True)) from None
-        except (openai.APIConnectionError, aiohttp.ClientError, OSError) as error:
+        except (httpx2.HTTPError, httpx2.StreamError, aiohttp.ClientError, OSError) as error:
             raise self._connection_error(error) from None
-        except openai.OpenAIError as error:
-            raise provider_error(str(error), retryable=False, secrets=self._secrets) from None
-        self._response = cast("httpx2.Response", response)
         if len(body) > _LARGE_BODY:
             # The response refers to its request, and that to a copy of the whole conversation.
             self._response.request = httpx2.Request("POST", self._response.url)
@@ -186,18 +178,25 @@ class OpenAICall:
                 async for _ in self._bytes:
                     pass
 
-    def _status_error(self, error: "APIStatusError") -> ModelError:
-        status = error.status_code
-        headers = error.response.headers
-        body = error.body
+    async def _status_error(self, response: "httpx2.Response") -> ModelError:
+        text = ""
+        with contextlib.suppress(Exception):  # the status says enough
+            text = await _begin_of(response)
+        try:
+            body: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            body = text
+        if isinstance(body, dict):
+            body = body.get("error", body)
+        status = response.status_code
         if not body or isinstance(body, str):
             text = clean(str(body or "").strip(), 300, self._secrets)
             body = f"the provider answered with status {status}{': ' + text if text else ''}"
-        advice = headers.get("x-should-retry", "")
+        advice = response.headers.get("x-should-retry", "")
         return provider_error(
             body,
             status=status,
-            retry_after=_retry_after(headers),
+            retry_after=_retry_after(response.headers),
             retryable={"true": True, "false": False}.get(advice),
             secrets=self._secrets,
         )
@@ -212,6 +211,16 @@ class OpenAICall:
             cause = cause.__cause__ or cause.__context__
         message = f"the connection to the provider {self._provider.name} failed{reason}"
         return ModelError(RunError("connection", clean(message), retryable=True))
+
+
+async def _begin_of(response: "httpx2.Response") -> str:
+    pieces, size = [], 0
+    async for piece in response.aiter_bytes():
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MAX_ERROR:
+            break
+    return b"".join(pieces).decode("utf-8", "replace")
 
 
 def _shown(headers: Mapping[str, str]) -> dict[str, str]:

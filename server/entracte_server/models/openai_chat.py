@@ -1,7 +1,7 @@
 """Models behind the OpenAI chat-completions interface.
 
-The `openai` package signs in, finds the server and sends; the bytes of the answer are read here as
-they arrive, because its own per-chunk objects cost thirty times what the rest does.
+The `openai` package signs in, finds the server and brings the transport; the bytes of the answer are
+read here as they arrive, because its own per-chunk objects cost thirty times what the rest does.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from entracte_server.models.openai_request import body_text, chat_body, setting_
 from entracte_server.models.providers import MissingApiKey, ProviderSettings
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from entracte_server.models.provider_client import ProviderClient
 
 _FIRST_BACK_OFF = 0.5
 _MAX_BACK_OFF = 8.0
@@ -36,7 +36,9 @@ class OpenAIChatModel:
     off. Between attempts there is a pause that doubles, or what the provider asks for, up to a minute.
     """
 
-    def __init__(self, model: str, provider: ProviderSettings, client: "Callable[[], AsyncOpenAI]") -> None:
+    def __init__(
+        self, model: str, provider: ProviderSettings, client: "Callable[[], ProviderClient]"
+    ) -> None:
         self._model = model
         self._provider = provider
         self._client = client
@@ -87,7 +89,7 @@ async def load_openai() -> None:
     """Imports the `openai` package in a thread, because that takes long and would hold up the rest."""
     global _loaded
     if not _loaded:
-        await asyncio.to_thread(importlib.import_module, "openai")
+        await asyncio.to_thread(importlib.import_module, "entracte_server.models.provider_client")
         _loaded = True
 
 

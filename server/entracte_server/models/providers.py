@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -10,7 +10,7 @@ from entracte_server.domain.data import Data
 from entracte_server.models.base import Model
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from entracte_server.models.provider_client import ProviderClient
 
 ReasoningBack = Literal["none", "reasoning_content", "reasoning", "reasoning_details", "thinking_parts"]
 
@@ -22,11 +22,6 @@ PATIENCE = 5.0
 
 DEFAULT_MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Largest body of an answer, in bytes. A stream wraps each word in a record of a few hundred."""
-
-# Open streams are bounded by the engine; a second bound here would only make calls wait unseen.
-_MAX_CONNECTIONS = 100_000
-
-_OPENAI_HEADERS = "OPENAI_CUSTOM_HEADERS"
 
 
 class MissingApiKey(ValueError):
@@ -142,7 +137,7 @@ class Providers:
         for name, one in self._settings.items():
             if one.idle_timeout is None:
                 self._settings[name] = msgspec.structs.replace(one, idle_timeout=idle_timeout)
-        self._clients: dict[str, AsyncOpenAI] = {}
+        self._clients: dict[str, ProviderClient] = {}
         self._models: dict[str, Model] = {}
 
     def register(self, model: Model) -> None:
@@ -186,12 +181,14 @@ class Providers:
         clients = list(self._clients.values())
         self._clients.clear()
         for client in clients:
-            await client.close()
+            await client.aclose()
 
-    def _client(self, settings: ProviderSettings) -> "AsyncOpenAI":
+    def _client(self, settings: ProviderSettings) -> "ProviderClient":
         client = self._clients.get(settings.name)
         if client is None:
-            client = open_client(settings)
+            from entracte_server.models.provider_client import ProviderClient
+
+            client = ProviderClient(settings)
             self._clients[settings.name] = client
         return client
 
@@ -199,33 +196,3 @@ class Providers:
 def resolve(name: str, providers: Providers) -> Model:
     """The model called `provider/model`. Raises `UnknownProvider` and `MissingApiKey`."""
     return providers.resolve(name)
-
-
-def open_client(settings: ProviderSettings) -> "AsyncOpenAI":
-    """A new client for a provider; the caller closes it. Raises `MissingApiKey`."""
-    import httpx2
-    import openai
-
-    key = settings.key()
-    limits = httpx2.Limits(
-        max_connections=_MAX_CONNECTIONS, max_keepalive_connections=100, keepalive_expiry=30.0
-    )
-    # Silence is bounded by the stream itself, which can tell a keep-alive from an answer.
-    timeout = httpx2.Timeout(None, connect=settings.connect_timeout)
-    headers: dict[str, object] = {**settings.headers}
-    if settings.name != "openai":
-        # The environment's organization, project and headers are for OpenAI, and for nobody else.
-        theirs = [line.partition(":")[0].strip() for line in os.environ.get(_OPENAI_HEADERS, "").splitlines()]
-        for header in ("OpenAI-Organization", "OpenAI-Project", *theirs):
-            if header.lower() == "authorization":
-                headers.setdefault(header, f"Bearer {key}")
-            elif header:
-                headers.setdefault(header, openai.Omit())
-    return openai.AsyncOpenAI(
-        api_key=key,
-        base_url=settings.base_url,
-        default_headers=cast("Mapping[str, str]", headers),
-        max_retries=0,
-        timeout=timeout,
-        http_client=openai.DefaultAioHttpClient(limits=limits, timeout=timeout),
-    )
