@@ -6,6 +6,7 @@ server. When it is too far behind, lines are dropped, and their number is logged
 
 import logging
 import queue
+import select
 import sys
 import threading
 import time
@@ -48,19 +49,29 @@ class LineWriter:
             time.sleep(0.01)
 
     def _write(self) -> None:
+        held: bytes | None = None
         while True:
-            line = self._lines.get()
+            lines = [self._lines.get() if held is None else held]
+            held = None
             dropped, self._dropped = self._dropped, 0
-            if dropped:
-                line = b'{"event":"log_lines_dropped","count":%d}\n%b' % (dropped, line)
+            note = b'{"event":"log_lines_dropped","count":%d}\n' % dropped if dropped else b""
+            size = len(note) + len(lines[0]) + 1
+            # Several at once, but no more than a pipe takes whole: other workers may write to it too.
+            while held is None and not self._lines.empty():
+                line = self._lines.get()
+                size += len(line) + 1
+                if size <= select.PIPE_BUF:
+                    lines.append(line)
+                else:
+                    held = line
             try:
-                self._stream.write(line + b"\n")
-                if self._lines.empty():
-                    self._stream.flush()
+                self._stream.write(note + b"\n".join(lines) + b"\n")
+                self._stream.flush()
             except (OSError, ValueError):  # nobody reads the log any more: go on without
                 continue
             finally:
-                self._lines.task_done()
+                for _ in lines:
+                    self._lines.task_done()
 
 
 def _dumps(value: Any, **_: Any) -> bytes:
@@ -77,9 +88,16 @@ def _add_call(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
     return event
 
 
-def configure(level: str, form: str) -> LineWriter:
-    """Set logging up for the process; `flush` the writer before the process ends."""
+def configure(level: str, form: str, *, worker: int | None = None) -> LineWriter:
+    """Set logging up for the process; `flush` the writer before the process ends. `worker` is the
+    number that each line of a worker process bears."""
+
+    def add_worker(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+        event.setdefault("worker", worker)
+        return event
+
     shared: list[Any] = [
+        *([add_worker] if worker is not None else []),
         structlog.contextvars.merge_contextvars,
         _add_call,
         structlog.processors.add_log_level,

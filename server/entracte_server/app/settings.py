@@ -13,6 +13,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from entracte_server.app.supervisor import SupervisorSettings
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.models.providers import ProviderSettings
 from entracte_server.rpc.call import ROLES, Principal
@@ -48,6 +49,27 @@ class Settings(BaseSettings):
     store: Annotated[
         str, pydantic.Field(description="The database: `sqlite:///PATH` (three slashes, then the path).")
     ] = "sqlite:///entracte.db"
+    workers: Annotated[
+        Count, pydantic.Field(description="Processes that serve, all on one port and one store.")
+    ] = 1
+    worker_start_timeout: Annotated[
+        Seconds, pydantic.Field(description="Seconds a worker may take until it serves.")
+    ] = 60.0
+    worker_hang_timeout: Annotated[
+        float,
+        pydantic.Field(
+            ge=0,
+            description="Seconds after which a worker that gives no sign of life is replaced; 0: never.",
+        ),
+    ] = 60.0
+    worker_failures: Annotated[
+        int,
+        pydantic.Field(
+            ge=0,
+            description="How often in a row a worker and its successors may die within 30 seconds of "
+            "serving before the server gives up; 0: it never does.",
+        ),
+    ] = 5
     api_keys: Annotated[
         list[ApiKey],
         pydantic.Field(
@@ -165,6 +187,16 @@ class Settings(BaseSettings):
             quick_deadline=self.quick_deadline,
             waiting_deadline=self.waiting_deadline,
             reflection=self.reflection,
+        )
+
+    def supervisor(self) -> SupervisorSettings:
+        """The part for the supervisor of several workers."""
+        return SupervisorSettings(
+            count=self.workers,
+            start_timeout=self.worker_start_timeout,
+            hang_timeout=self.worker_hang_timeout,
+            failures=self.worker_failures,
+            grace=self.grace,
         )
 
     def provider_settings(self) -> list[ProviderSettings]:

@@ -1,5 +1,6 @@
 """The gRPC server: services, middleware, health, reflection, limits."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,8 @@ STREAMING = frozenset(
     for method in descriptor.methods
     if method.server_streaming
 )
+
+_NO_END = 7 * 24 * 3600.0
 
 
 class ServerSettings(Data, frozen=True):
@@ -83,6 +86,7 @@ class Server:
         self._engine = engine
         self._settings = settings
         self.port = 0
+        self._closing: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(options=_options(settings))
         layers = (
@@ -121,14 +125,29 @@ class Server:
 
     async def drain(self) -> None:
         """Take no new work: health says NOT_SERVING, streams are told to re-attach, new runs are
-        refused."""
+        refused.
+
+        Where others listen on the same port, this server leaves it to them first: connections are told
+        to go away, so that clients which come again get to another process.
+        """
         await self._health.enter_graceful_shutdown()
+        if self._settings.reuse_port:
+            self._closing = asyncio.create_task(self._server.stop(_NO_END), name="stop-listening")
+            await asyncio.sleep(0)  # its first step closes the port
         self._engine.draining = True
         self._engine.hub.wake_all()
 
     async def stop(self, grace: float) -> None:
         """Stop listening; RPCs still open get `grace` seconds."""
-        await self._server.stop(grace)
+        if self._closing is None:
+            await self._server.stop(grace)
+            return
+        await asyncio.wait([self._closing], timeout=grace)
+        if not self._closing.done():
+            # A second, shorter grace time would have to wait for the first.
+            self._closing.cancel()
+            await asyncio.wait([self._closing])
+            await self._server.stop(None)
 
     async def wait(self) -> None:
         """Until the server has stopped."""

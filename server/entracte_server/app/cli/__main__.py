@@ -2,4 +2,4 @@
 
 from entracte_server.app.cli import main
 
-main()
+main(prog_name="entracte")

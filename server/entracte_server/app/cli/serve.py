@@ -1,11 +1,9 @@
 """`entracte serve` and `entracte migrate`."""
 
 import asyncio
-import errno
 import importlib
 import os
 import signal
-import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from entracte_server.agents.agent import App
+    from entracte_server.app.lifeline import Agents, Lifeline
     from entracte_server.app.settings import Settings
     from entracte_server.models.base import Model
 
@@ -89,42 +88,64 @@ def _echo(request: Any) -> list[dict[str, Any]]:
     metavar="[FILE]",
     help="Answer from a script instead of asking models; without FILE, echo.",
 )
+@click.option("--workers", type=click.IntRange(min=1), help="Processes that serve. Default 1.")
 @click.option("--reload", is_flag=True, help="Restart when a Python file of this folder changes.")
 @click.option("--log-format", type=click.Choice(["json", "console"]), help="How logs look.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged.")
+@click.option("--worker", type=(int, int), hidden=True)  # what a supervisor starts: number, descriptor
 def serve(
     target: str,
     address: str | None,
     store: str | None,
     scripted: str | None,
+    workers: int | None,
     reload: bool,
     log_format: str | None,
     log_level: str | None,
+    worker: tuple[int, int] | None,
 ) -> None:
     """Serve the agents of an App, for example `entracte serve agents:app`."""
     # gRPC's own notices on stderr; it reads this when it is first imported.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    lifeline = _lifeline(worker[1]) if worker is not None else None
     if reload:
         from entracte_server.app.reloading import run_reloading
 
         raise SystemExit(run_reloading([a for a in sys.argv[1:] if a != "--reload"]))
-    settings = read_settings(address=address, store=store, log_format=log_format, log_level=log_level)
+    settings = read_settings(
+        address=address, store=store, workers=workers, log_format=log_format, log_level=log_level
+    )
     from entracte_server.app.logs import configure
 
-    log = configure(settings.log_level, settings.log_format)
-    app = load_app(target)
-    code = _run(app, settings, _stand_in(scripted))
+    log = configure(settings.log_level, settings.log_format, worker=worker[0] if worker is not None else None)
+    if settings.workers > 1 and worker is None:
+        from entracte_server.app.cli.supervising import supervise
+
+        given = {"--store": store, "--log-format": log_format, "--log-level": log_level}
+        code = supervise(target, settings, given, scripted)
+    else:
+        code = _run(load_app(target), settings, _stand_in(scripted), lifeline)
     log.flush(1.0)
     raise SystemExit(code)
 
 
-def _run(app: "App", settings: "Settings", stand_in: Any) -> int:
+def _lifeline(descriptor: int) -> "Lifeline":
+    import faulthandler
+
+    from entracte_server.app.lifeline import Lifeline
+
+    faulthandler.enable()  # a worker that hangs is aborted, and says where it was
+    return Lifeline(descriptor)
+
+
+def _run(app: "App", settings: "Settings", stand_in: Any, lifeline: "Lifeline | None") -> int:
+    from entracte_server.app.reserving import why_not
     from entracte_server.models.providers import MissingApiKey, UnknownProvider
     from entracte_server.store.base import StoreError
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(app, settings, stand_in))
+            runner.run(_serve(app, settings, stand_in, lifeline))
     except MissingApiKey as error:
         click.echo(f"error: {error}, or start with --scripted to answer from a script.", err=True)
         return 1
@@ -132,25 +153,10 @@ def _run(app: "App", settings: "Settings", stand_in: Any) -> int:
         click.echo(f"error: {error}", err=True)
         return 1
     except RuntimeError as error:  # what gRPC raises when it cannot listen says nothing of why
-        click.echo(f"error: {_why_not_bound(settings.address) or error}", err=True)
+        reason = why_not(settings.address) if lifeline is None else ""
+        click.echo(f"error: {reason or error}", err=True)
         return 1
     return 0
-
-
-def _why_not_bound(address: str) -> str:
-    """Why nothing can listen there; empty where something could."""
-    host, _, port = address.rpartition(":")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, name in found:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(name)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            return f"the address {address} is in use"
-        return f"cannot listen on {address}: {error.strerror}"
-    return ""
 
 
 def _loop_factory() -> Any:
@@ -161,7 +167,10 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-async def _serve(app: "App", settings: "Settings", stand_in: Any) -> None:
+async def _serve(app: "App", settings: "Settings", stand_in: Any, lifeline: "Lifeline | None") -> None:
+    from msgspec.structs import replace
+
+    from entracte_server.app.lifeline import STOP_MARGIN
     from entracte_server.app.running import Resolver, running
     from entracte_server.models.providers import Providers
 
@@ -169,21 +178,40 @@ async def _serve(app: "App", settings: "Settings", stand_in: Any) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(app, settings, stand_in=stand_in) as it:
-        host = settings.address.rpartition(":")[0]
-        address = f"{host}:{it.server.port}"
+    if lifeline is not None:
+        lifeline.attach(stop.set, settings.grace + STOP_MARGIN)
+    server_settings = replace(settings.server(), reuse_port=lifeline is not None)
+    async with running(app, settings, stand_in=stand_in, server_settings=server_settings) as it:
         resolve = Resolver(Providers(settings.provider_settings()), stand_in)
-        click.echo(f"Entracte serves on {address}, store {settings.store}")
-        for agent in app.agents.values():
-            names = ", ".join(model.name for model in resolve(agent))
-            click.echo(f"  agent {agent.id}, model {names}")
-        first = next(iter(app.agents), "AGENT")
-        option = "" if address == "127.0.0.1:50051" else f" --address {address}"
-        click.echo(f"Try: entracte chat {first}{option}")
-        sys.stdout.flush()
-        await stop.wait()
-        click.echo("Stopping: running work gets a moment; parked runs stay as they are.")
-        sys.stdout.flush()
+        agents = [
+            (agent.id, ", ".join(model.name for model in resolve(agent))) for agent in app.agents.values()
+        ]
+        if lifeline is not None:
+            lifeline.ready(agents)
+            await stop.wait()
+        else:
+            host = settings.address.rpartition(":")[0]
+            say_started(f"{host}:{it.server.port}", settings.store, agents)
+            await stop.wait()
+            say_stopping()
+
+
+def say_started(address: str, store: str, agents: "Agents", workers: int = 1) -> None:
+    """Tell people that the server serves, and what to try."""
+    by = f", {workers} workers" if workers > 1 else ""
+    click.echo(f"Entracte serves on {address}, store {store}{by}")
+    for agent, model in agents:
+        click.echo(f"  agent {agent}, model {model}")
+    first = agents[0][0] if agents else "AGENT"
+    option = "" if address == "127.0.0.1:50051" else f" --address {address}"
+    click.echo(f"Try: entracte chat {first}{option}")
+    sys.stdout.flush()
+
+
+def say_stopping() -> None:
+    """Tell people that the server stops."""
+    click.echo("Stopping: running work gets a moment; parked runs stay as they are.")
+    sys.stdout.flush()
 
 
 @click.command()
