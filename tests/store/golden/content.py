@@ -33,6 +33,7 @@ from entracte_server.testing.store_conformance.builders import (
     an_end,
     chunks,
     log_of,
+    took,
 )
 
 LONG = ChunkRow(3, 40, b"The same again and again. " * 100)
@@ -175,6 +176,6 @@ async def check(store: Store) -> None:
         a_decision(PENDING[2]), replace(call, state="decided"), OWNER, replace(call, state="started", key="k")
     )
     decided = await store.decide(op)
-    assert (decided.took, decided.run.fence) == (True, 3)
+    assert (took(decided), decided.run.fence) == (True, 3)
     await store.write(a_write(run, fence=3, chunks=chunks(43, 43), end=an_end()))
     await store.delete_run(TENANT, "golden-run", force=False, request=None)

@@ -1,4 +1,4 @@
-"""What others than the owner write: decisions, cancellations, claims, deletions, takeovers.
+"""What others than the owner write: decisions, cancellations, claims, deletions.
 
 Each function is one operation of a transaction. It raises a `StoreError` before it has written
 anything.
@@ -6,7 +6,7 @@ anything.
 
 from typing import NoReturn
 
-from entracte_server.domain.runs import SNAPSHOT_FORMAT, TERMINAL, PendingRow, RunRow
+from entracte_server.domain.runs import TERMINAL, PendingRow, RunRow
 from entracte_server.store.base import (
     Cancel,
     Cancelled,
@@ -25,13 +25,15 @@ from entracte_server.store.sqlite.reads import snapshot
 from entracte_server.store.sqlite.requests import made_by, record
 from entracte_server.store.sqlite.writer import Transaction
 
-_DECIDE = (
+_SETTLE = (
     "UPDATE pending_calls SET state = 'decided', decision_id = ? "
     "WHERE tenant = ? AND pending_call_id = ? AND call_id = ? AND state = 'open' "
-    "AND (expire_time = 0 OR expire_time >= ?) "
-    "AND (claimed_by = '' OR claimed_by = ? OR claimed_until <= ?) "
-    "AND run = (SELECT seq FROM runs WHERE tenant = ? AND run_id = ? AND finish_time = 0)"
+    "AND run = (SELECT seq FROM runs WHERE tenant = ? AND run_id = ? AND finish_time = 0) "
 )
+_DECIDE = _SETTLE + (
+    "AND (expire_time = 0 OR expire_time >= ?) AND (claimed_by = '' OR claimed_by = ? OR claimed_until <= ?)"
+)
+_EXPIRE = _SETTLE + "AND expire_time <> 0 AND expire_time < ?"
 _TAKE = (
     "UPDATE runs SET state = 'running', owner = ?, fence = fence + 1, update_time = ?, "
     "finish_reason = NULL, stop_cause = NULL "
@@ -45,7 +47,8 @@ _ASK_TO_CANCEL = (
 _CLAIM = (
     "UPDATE pending_calls SET claimed_by = ?, claimed_until = ? "
     "WHERE tenant = ? AND pending_call_id = ? AND state = 'open' "
-    "AND (claimed_by = '' OR claimed_by = ? OR claimed_until <= ?)"
+    "AND (claimed_by = '' OR claimed_by = ? OR claimed_until <= ?) "
+    "AND (? = 0 OR expire_time = 0 OR expire_time >= ?)"
 )
 _TREE = (
     "SELECT seq FROM runs WHERE tenant = ? AND run_id = ? "
@@ -60,13 +63,6 @@ _DELETE = (
     "DELETE FROM run_specs WHERE run = ?",
     "DELETE FROM runs WHERE seq = ?",
 )
-_RUNNING = (
-    "SELECT seq, tenant, run_id, owner FROM runs WHERE state = 'running' AND finish_time = 0 AND format <= ?"
-)
-_TAKE_OVER = (
-    "UPDATE runs SET owner = ?, fence = fence + 1, takeovers = takeovers + 1, update_time = ? "
-    f"WHERE seq = ? AND tenant = ? RETURNING {RUN_COLUMNS}"
-)
 
 
 def decide(op: Decide, transaction: Transaction) -> Decided:
@@ -75,21 +71,20 @@ def decide(op: Decide, transaction: Transaction) -> Decided:
     decision = op.decision
     if (made := made_by(transaction.cursor, op.request)) is not None:
         return _decided(transaction, decision.tenant, made)
-    settled = transaction.execute(
-        _DECIDE,
-        (
-            decision.decision_id,
-            decision.tenant,
-            decision.pending_call_id,
-            decision.call_id,
-            decision.decide_time,
-            decision.principal,
-            decision.decide_time,
-            decision.tenant,
-            decision.run_id,
-        ),
-    ).rowcount
-    if not settled:
+    which = (
+        decision.decision_id,
+        decision.tenant,
+        decision.pending_call_id,
+        decision.call_id,
+        decision.tenant,
+        decision.run_id,
+    )
+    now = decision.decide_time
+    if op.expiry:
+        settled = transaction.execute(_EXPIRE, (*which, now))
+    else:
+        settled = transaction.execute(_DECIDE, (*which, now, decision.principal, now))
+    if not settled.rowcount:
         return _not_decided(transaction, op)
     taken = transaction.execute(
         _TAKE, (op.owner, transaction.now, decision.tenant, decision.run_id)
@@ -129,6 +124,8 @@ def _not_decided(transaction: Transaction, op: Decide) -> Decided:
         raise Refused("decided", pending=pending, decision=decision, run=run)
     if run.state in TERMINAL:
         raise Refused("finished", pending=pending, run=run)
+    if op.expiry:
+        raise Refused("not-expired", pending=pending, run=run)
     if pending.expire_time and pending.expire_time < wanted.decide_time:
         raise Refused("expired", pending=pending, run=run)
     raise Refused("claimed", pending=pending, run=run)
@@ -153,17 +150,28 @@ def claim(op: Claim, transaction: Transaction) -> tuple[PendingRow, Made | None]
     if made is None:
         holder = op.principal if op.until else ""
         held = transaction.execute(
-            _CLAIM, (holder, op.until, op.tenant, op.pending_call_id, op.principal, op.now)
+            _CLAIM,
+            (
+                holder,
+                op.until,
+                op.tenant,
+                op.pending_call_id,
+                op.principal,
+                op.now,
+                op.until,
+                op.now,
+            ),
         ).rowcount
     pending = find_pending(transaction.cursor, op.tenant, op.pending_call_id)
     if pending is None:
         raise NotFound(f"no pending call {op.pending_call_id}")
     if made is None:
         if not held:
-            decision = find_decision(transaction.cursor, op.tenant, pending.decision_id)
-            raise Refused(
-                "claimed" if pending.state == "open" else "decided", pending=pending, decision=decision
-            )
+            if pending.state != "open":
+                decision = find_decision(transaction.cursor, op.tenant, pending.decision_id)
+                raise Refused("decided", pending=pending, decision=decision)
+            late = op.until and 0 < pending.expire_time < op.now
+            raise Refused("expired" if late else "claimed", pending=pending)
         record(transaction, op.request, pending.run_id)
     return pending, made
 
@@ -183,19 +191,6 @@ def delete_run(
             transaction.execute(statement, (seq,))
     record(transaction, request, run_id)
     return None
-
-
-def adopt(owner: str, active: frozenset[tuple[str, str]], transaction: Transaction) -> list[RunRow]:
-    """See `Store.adopt`. Runs of a record format newer than this code's are left alone."""
-    lost = [
-        (seq, tenant)
-        for seq, tenant, run_id, holder in transaction.execute(_RUNNING, (SNAPSHOT_FORMAT,)).fetchall()
-        if holder != owner or (tenant, run_id) not in active
-    ]
-    return [
-        run_row(transaction.execute(_TAKE_OVER, (owner, transaction.now, seq, tenant)).fetchone())
-        for seq, tenant in lost
-    ]
 
 
 def _run(transaction: Transaction, tenant: str, run_id: str) -> tuple[int, RunRow]:

@@ -1,4 +1,4 @@
-"""What a run's owner writes: its creation, its progress, its parking and its end.
+"""What a run's owner writes: its creation, its progress, its parking, its release and its end.
 
 Each function is one operation of a transaction. It raises a `StoreError` before it has written
 anything.
@@ -53,6 +53,9 @@ _PARK = (
 _END = (
     "UPDATE runs SET state = ?, owner = '', finish_reason = ?, stop_cause = ?, error = ?, "
     "executed_ms = executed_ms + ?, finish_time = ? WHERE seq = ? AND tenant = ? AND fence = ?"
+)
+_RELEASE = (
+    "UPDATE runs SET owner = '', executed_ms = executed_ms + ? WHERE seq = ? AND tenant = ? AND fence = ?"
 )
 _CLOSE_REST = "UPDATE pending_calls SET state = 'decided' WHERE run = ? AND state = 'open'"
 
@@ -148,6 +151,9 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
         transaction.chunks.append((run, chunks.first, chunks.last, chunks.data))
     if op.end is not None:
         _end(transaction, op, op.end, run)
+    elif op.release is not None:
+        transaction.execute(_RELEASE, (op.release.executed_ms, run, op.tenant, op.fence))
+        transaction.runs.forget(op.tenant, op.run_id)
     return _WRITTEN
 
 
@@ -186,6 +192,8 @@ def _not_written(transaction: Transaction, op: RunWrite, run: int) -> Written:
         if op.park is not None and state == "suspended" and last == op.park.chunks.last:
             return _PARKED
         if op.end is not None and state == op.end.state and (chunks is None or chunks.last == last):
+            return _WRITTEN
+        if op.release is not None and state == "running" and (chunks is None or chunks.last == last):
             return _WRITTEN
         raise LeaseLost(f"run {op.run_id} has no owner any more")
     if chunks is not None and chunks.last <= last:

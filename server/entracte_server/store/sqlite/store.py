@@ -1,12 +1,15 @@
-"""The SQLite store: one file, one process, one writing connection and a few that read."""
+"""The SQLite store: one file, the processes of one host; in each one connection that writes and a few
+that read."""
 
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.store.base import (
@@ -25,14 +28,18 @@ from entracte_server.store.base import (
     RequestKey,
     RunFilter,
     RunWrite,
+    Sighting,
     StoreUnavailable,
     Written,
 )
 from entracte_server.store.cursors import Cursors
-from entracte_server.store.sqlite import commands, lists, owner, reads
+from entracte_server.store.interests import Interests
+from entracte_server.store.signals import Signals
+from entracte_server.store.sqlite import commands, lists, owner, processes, reads
 from entracte_server.store.sqlite.connection import Database, Synchronous, prepare
 from entracte_server.store.sqlite.migrate import cursor_key, migrate
 from entracte_server.store.sqlite.requests import made_by
+from entracte_server.store.sqlite.sockets import Sockets
 from entracte_server.store.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -41,12 +48,17 @@ T = TypeVar("T")
 class SQLiteStore:
     """A `Store` in an SQLite file. Made by `open`; to be closed."""
 
-    def __init__(self, writer: Writer, readers: list[Database], cursors: Cursors, lock: int) -> None:
+    def __init__(
+        self, path: Path, writer: Writer, readers: list[Database], cursors: Cursors, lock: int
+    ) -> None:
         self._writer = writer
         self._readers = readers
         self._cursors = cursors
         self._lock = lock
         self._closed: asyncio.Future[None] | None = None
+        self._signals = Interests()
+        self._sockets = Sockets(path.with_name(path.name + "-processes"), self._signals.receive)
+        self._present = ""
 
     @classmethod
     async def open(
@@ -71,7 +83,7 @@ class SQLiteStore:
                 await database.close()
             os.close(lock)
             raise
-        return cls(Writer(opened[0]), opened[1:], Cursors(key), lock)
+        return cls(resolved, Writer(opened[0]), opened[1:], Cursors(key), lock)
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -82,6 +94,7 @@ class SQLiteStore:
         await asyncio.shield(self._closed)
 
     async def _close(self) -> None:
+        self._hush()
         try:
             for reader in self._readers:
                 await reader.close()
@@ -126,9 +139,85 @@ class SQLiteStore:
         """See `Store.delete_run`."""
         return await self._writer.submit(partial(commands.delete_run, tenant, run_id, force, request))
 
-    async def adopt(self, owner: str, *, active: frozenset[tuple[str, str]]) -> list[RunRow]:
-        """See `Store.adopt`."""
-        return await self._writer.submit(partial(commands.adopt, owner, active))
+    # ---- processes ----
+
+    @property
+    def signals(self) -> Signals:
+        """See `Store.signals`. They are those of the process that entered last."""
+        return self._signals
+
+    async def enter(self, process_id: str, seconds: float) -> None:
+        """See `Store.enter`."""
+        await self._writer.submit(partial(processes.enter, process_id, seconds))
+        self._sockets.open(process_id)
+        self._signals.start(process_id, self._sockets)
+        self._present = process_id
+        self._sockets.look_for_dead()
+        await self._bury()
+
+    async def renew(self, process_id: str, seconds: float) -> bool:
+        """See `Store.renew`."""
+        renewed = await self._writer.submit(partial(processes.renew, process_id, seconds))
+        if renewed and process_id == self._present:
+            self._sockets.renew()
+            self._signals.announce()
+        return renewed
+
+    async def leave(self, process_id: str) -> None:
+        """See `Store.leave`."""
+        if process_id == self._present:
+            self._hush()
+        await self._writer.submit(partial(processes.leave, process_id))
+
+    def _hush(self) -> None:
+        self._present = ""
+        self._signals.stop()
+        self._sockets.close()
+
+    async def lead(self, duty: str, process_id: str, seconds: float) -> bool:
+        """See `Store.lead`."""
+        if await self._read(lambda raw: processes.holder(raw, duty)) not in ("", process_id):
+            return False
+        return await self._writer.submit(partial(processes.lead, duty, process_id, seconds))
+
+    async def orphans(self, agents: frozenset[str], *, limit: int) -> list[RunRow]:
+        """See `Store.orphans`."""
+        living, dead = await self._read(processes.owners)
+        dead |= {process_id for process_id in living if self._sockets.refuses(process_id)}
+        await self._bury()
+        if not dead:
+            return []
+        return await self._read(lambda raw: processes.orphans(raw, dead, agents, limit))
+
+    async def _bury(self) -> None:
+        """Settle that the processes whose sockets were refused are dead. What is known to one process
+        only must not be all there is to know: it may die, or have no use for their runs."""
+        if names := frozenset(self._sockets.refused):
+            await self._writer.submit(partial(processes.bury, names))
+            self._sockets.bury(names)
+
+    async def owned(self, process_id: str) -> list[RunRow]:
+        """See `Store.owned`."""
+        return await self._read(lambda raw: processes.owned(raw, process_id))
+
+    async def take_over(
+        self, tenant: str, run_id: str, *, fence: int, owner: str, counted: bool = True
+    ) -> RunRow | None:
+        """See `Store.take_over`."""
+        return await self._writer.submit(partial(processes.take_over, tenant, run_id, fence, owner, counted))
+
+    async def commands(self, process_id: str) -> list[tuple[str, str]]:
+        """See `Store.commands`."""
+        return await self._read(lambda raw: processes.commands(raw, process_id))
+
+    async def peek(self, keys: Sequence[tuple[str, str]]) -> list[Sighting]:
+        """See `Store.peek`."""
+        return [
+            replace(seen, alive=False) if seen.alive and self._sockets.refuses(seen.owner) else seen
+            for seen in await self._read(lambda raw: processes.peek(raw, keys))
+        ]
+
+    # ---- reads ----
 
     async def find_request(self, key: RequestKey) -> Made | None:
         """See `Store.find_request`."""

@@ -22,6 +22,7 @@ from entracte_server.store.base import (
     ChunkRow,
     CreateRun,
     Decide,
+    Decided,
     End,
     Park,
     RequestKey,
@@ -133,6 +134,11 @@ def a_cancel(run: RunRow, **changes: Any) -> Cancel:
     return replace(Cancel(run.tenant, run.run_id, "changed my mind", OWNER, NOW), **changes)
 
 
+def took(decided: Decided) -> bool:
+    """Whether who decided owns the run now."""
+    return decided.snapshot is not None
+
+
 async def created(store: Store, **changes: Any) -> RunRow:
     """A new run in the store."""
     run = a_run(**changes)
@@ -168,6 +174,14 @@ async def ended(store: Store, **changes: Any) -> RunRow:
     first = run.last_sequence + 1
     await store.write(a_write(run, chunks=chunks(first, first), end=an_end()))
     return await store.get_run(run.tenant, run.run_id)
+
+
+async def taken_over(store: Store, run: RunRow, owner: str, *, counted: bool = True) -> RunRow:
+    """A running run after another process took it over."""
+    now = await store.get_run(run.tenant, run.run_id)
+    taken = await store.take_over(run.tenant, run.run_id, fence=now.fence, owner=owner, counted=counted)
+    assert taken is not None
+    return taken
 
 
 async def log_of(store: Store, run: RunRow) -> bytes:

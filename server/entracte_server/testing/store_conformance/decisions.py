@@ -1,17 +1,15 @@
-"""Decisions, cancellations, claims, takeovers: who wins, who gets the run, what is refused."""
+"""Decisions, cancellations, claims: who wins, who gets the run, what is refused."""
 
 import asyncio
 
 import pytest
 from msgspec.structs import replace
 
-from entracte_server.domain.runs import Outcome, RunRow
 from entracte_server.store.base import (
     Cancelled,
     Claim,
     Decided,
     DecisionFilter,
-    LeaseLost,
     NotFound,
     Refused,
     Store,
@@ -33,6 +31,7 @@ from entracte_server.testing.store_conformance.builders import (
     created,
     ended,
     everything,
+    took,
     waiting,
 )
 from entracte_server.testing.store_conformance.suite import StoreSuite
@@ -43,13 +42,13 @@ def a_claim(pending_call_id: str, principal: str, until: int = NOW + 500, now: i
 
 
 class DecisionSuite(StoreSuite):
-    """`decide`, `cancel`, `claim`, `adopt`."""
+    """`decide`, `cancel`, `claim`."""
 
     async def test_a_decision_on_a_parked_run_takes_it(self, store: Store) -> None:
         run, call, pending = await waiting(store)
         op = a_decide(pending, call, owner="process-2", comment="fine", args_digest=b"\x01")
         decided = await store.decide(op)
-        assert decided.took
+        assert took(decided)
         assert decided.made is None
         assert decided.decision == replace(op.decision, sequence=run.last_sequence)
         row = decided.run
@@ -67,14 +66,14 @@ class DecisionSuite(StoreSuite):
     async def test_without_started_the_call_is_decided(self, store: Store) -> None:
         run, call, pending = await waiting(store)
         op = replace(a_decide(pending, call), started=None)
-        assert (await store.decide(op)).took
+        assert took(await store.decide(op))
         assert (await store.load(TENANT, run.run_id)).calls == (op.call,)
 
     async def test_a_decision_on_an_owned_run_leaves_it(self, store: Store) -> None:
         run, call, pending = await waiting(store, park=False)
         op = a_decide(pending, call, owner="process-2")
         decided = await store.decide(op)
-        assert not decided.took
+        assert not took(decided)
         assert (decided.run.state, decided.run.owner, decided.run.fence) == ("running", OWNER, 1)
         assert decided.decision.sequence == 3
         snapshot = await store.load(TENANT, run.run_id)
@@ -88,7 +87,7 @@ class DecisionSuite(StoreSuite):
         won = [outcome for outcome in outcomes if isinstance(outcome, Decided)]
         lost = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
         assert (len(won), len(lost)) == (1, 199)
-        assert won[0].took
+        assert took(won[0])
         assert won[0].run.fence == 2
         for refused in lost:
             assert refused.cause == "decided"
@@ -106,7 +105,7 @@ class DecisionSuite(StoreSuite):
         await store.write(a_write(run, calls=tuple(calls), opened=tuple(pendings), park=a_park(1)))
         first = await store.decide(a_decide(pendings[1], calls[1]))
         second = await store.decide(a_decide(pendings[0], calls[0]))
-        assert (first.took, second.took) == (True, False)
+        assert (took(first), took(second)) == (True, False)
         assert first.run.fence == second.run.fence == 2
         snapshot = await store.load(TENANT, run.run_id)
         assert [call.state for call in snapshot.calls] == ["decided", "started", "waiting"]
@@ -118,7 +117,7 @@ class DecisionSuite(StoreSuite):
         first = await store.decide(op)
         before = await everything(store, run)
         again = await store.decide(op)
-        assert (again.run, again.decision, again.took) == (first.run, first.decision, False)
+        assert (again.run, again.decision, took(again)) == (first.run, first.decision, False)
         assert await everything(store, run) == before
 
     async def test_a_decision_names_its_call(self, store: Store) -> None:
@@ -151,7 +150,7 @@ class DecisionSuite(StoreSuite):
             await store.decide(a_decide(pending, call))
         assert refused.value.cause == "decided"
         second = await store.decide(a_decide(again, call))
-        assert second.took
+        assert took(second)
         assert second.run.fence == 3
         _, open_calls, decided_count = await store.pending_of_run(TENANT, run.run_id)
         assert (open_calls, decided_count) == ([], 1)  # two decisions, one call
@@ -165,7 +164,7 @@ class DecisionSuite(StoreSuite):
         assert refused.value.cause == "expired"
         assert refused.value.pending == pending
         assert (await store.get_run(TENANT, run.run_id)).state == "suspended"
-        assert (await store.decide(a_decide(pending, call, decide_time=NOW + 60))).took
+        assert took(await store.decide(a_decide(pending, call, decide_time=NOW + 60)))
 
     async def test_a_finished_run(self, store: Store) -> None:
         run, call, pending = await waiting(store, park=False)
@@ -200,7 +199,7 @@ class DecisionSuite(StoreSuite):
         assert refused.value.cause == "claimed"
         assert refused.value.pending == held
         decided = await store.decide(a_decide(pending, call, principal="carol", decide_time=NOW + 499))
-        assert decided.took
+        assert took(decided)
 
     async def test_a_claim_ends_with_its_time(self, store: Store) -> None:
         _, call, pending = await waiting(store)
@@ -210,7 +209,7 @@ class DecisionSuite(StoreSuite):
         other, _ = await store.claim(a_claim(pending.pending_call_id, "bob", now=NOW + 900, until=NOW + 1500))
         assert other.claimed_by == "bob"
         op = a_decide(pending, call, principal="carol", decide_time=NOW + 1500)
-        assert (await store.decide(op)).took
+        assert took(await store.decide(op))
 
     async def test_a_claim_is_released_by_its_holder_only(self, store: Store) -> None:
         _, call, pending = await waiting(store)
@@ -219,7 +218,7 @@ class DecisionSuite(StoreSuite):
             await store.claim(a_claim(pending.pending_call_id, "bob", until=0))
         released, _ = await store.claim(a_claim(pending.pending_call_id, "carol", until=0))
         assert released == pending
-        assert (await store.decide(a_decide(pending, call, principal="bob"))).took
+        assert took(await store.decide(a_decide(pending, call, principal="bob")))
 
     async def test_a_decided_call_cannot_be_claimed(self, store: Store) -> None:
         _, call, pending = await waiting(store)
@@ -283,7 +282,7 @@ class DecisionSuite(StoreSuite):
                 decided, cancelled = await asyncio.gather(decide, cancel)
             else:
                 cancelled, decided = await asyncio.gather(cancel, decide)
-            assert (decided.took, cancelled.took) == ((True, False) if order else (False, True))
+            assert (took(decided), cancelled.took) == ((True, False) if order else (False, True))
             row = await store.get_run(TENANT, run.run_id)
             assert (row.fence, row.cancel_reason) == (2, "changed my mind")
 
@@ -297,45 +296,6 @@ class DecisionSuite(StoreSuite):
                 written, decided = await asyncio.gather(park, decide)
             else:
                 decided, written = await asyncio.gather(decide, park)
-            assert decided.took == written.parked
+            assert took(decided) == written.parked
             row = await store.get_run(TENANT, run.run_id)
             assert (row.state, row.fence) == ("running", 2 if written.parked else 1)
-
-    async def test_adopting(self, store: Store) -> None:
-        mine, forgotten, others = (
-            await created(store),
-            await created(store),
-            await created(store, owner="process-0"),
-        )
-        parked, _, _ = await waiting(store)
-        over = await ended(store)
-        queued = await created(store, state="queued", owner="", fence=0)
-        elsewhere = await created(store, tenant="other", run_id=mine.run_id)
-        adopted = await store.adopt(OWNER, active=frozenset({(TENANT, mine.run_id)}))
-        assert {_key(run) for run in adopted} == {_key(forgotten), _key(others), _key(elsewhere)}
-        for run in adopted:
-            assert (run.state, run.owner, run.fence, run.takeovers) == ("running", OWNER, 2, 1)
-            assert run == await store.get_run(run.tenant, run.run_id)
-        for run in (mine, parked, over, queued):
-            assert await store.get_run(TENANT, run.run_id) == run
-        everyone = frozenset(map(_key, (mine, forgotten, others, elsewhere)))
-        assert await store.adopt(OWNER, active=everyone) == []
-
-    async def test_adopting_shuts_the_former_owner_out(self, store: Store) -> None:
-        run = await created(store)
-        (taken,) = await store.adopt("process-2", active=frozenset())
-        await store.write(a_write(taken, chunks=chunks(1, 1)))
-        call = a_call(run, state="done", outcome=Outcome("result", "1"))
-        for write in (a_write(run, calls=(call,)), a_write(run, chunks=chunks(1, 1))):
-            with pytest.raises(LeaseLost):
-                await store.write(write)
-        assert (await store.load(TENANT, run.run_id)).calls == ()
-
-    async def test_runs_of_a_newer_format_are_left_alone(self, store: Store) -> None:
-        await created(store, owner="newer", format=2)
-        old = await created(store, owner="older")
-        assert [run.run_id for run in await store.adopt(OWNER, active=frozenset())] == [old.run_id]
-
-
-def _key(run: RunRow) -> tuple[str, str]:
-    return run.tenant, run.run_id

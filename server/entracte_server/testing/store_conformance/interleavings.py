@@ -42,6 +42,7 @@ from entracte_server.testing.store_conformance.builders import (
     an_end,
     chunks,
     everything,
+    took,
     unique,
 )
 from entracte_server.testing.store_conformance.suite import OpenStore
@@ -279,10 +280,10 @@ class Interleavings(RuleBasedStateMachine):
             assert pending not in self.decided, "decided twice"
             assert self.refusal(op) is None
             self.decided[pending] = op.decision.decision_id
-            assert owned is None or outcome.took is not owned
-            if outcome.took:
+            assert owned is None or took(outcome) is not owned
+            if took(outcome):
                 self.took(outcome.run)
-            self.calls[op.call.call_id] = op.started if outcome.took and op.started is not None else op.call
+            self.calls[op.call.call_id] = op.started if took(outcome) and op.started is not None else op.call
             return
         assert isinstance(outcome, Refused), outcome
         if pending in self.decided:
@@ -332,7 +333,7 @@ class Interleavings(RuleBasedStateMachine):
         assert isinstance(written, Written)
         self.wrote(owner, park, written)
         if isinstance(outcome, Decided):
-            assert outcome.took is written.parked
+            assert took(outcome) is written.parked
         self.judge(op, outcome, owned=None)
 
     @rule(index=indexes)
@@ -352,10 +353,10 @@ class Interleavings(RuleBasedStateMachine):
     def take_over(self, index: int) -> None:
         """The owner's process died, or is thought to have."""
         owned = self.owner is not None
-        rows = self.wait(self.store.adopt(unique("process"), active=frozenset()))
-        assert len(rows) == owned
-        for row in rows:
-            self.took(row)
+        taken = self.wait(self.store.take_over(*self.key, fence=self.fences[-1], owner=unique("process")))
+        assert (taken is not None) is owned
+        if taken is not None:
+            self.took(taken)
 
     @rule(index=indexes, principal=principals, release=st.booleans())
     def claim(self, index: int, principal: str, release: bool) -> None:

@@ -36,6 +36,7 @@ from entracte_server.testing.store_conformance.builders import (
     created,
     everything,
     log_of,
+    took,
     waiting,
 )
 from entracte_server.testing.store_conformance.suite import StoreSuite
@@ -126,7 +127,7 @@ class IsolationSuite(StoreSuite):
             _, call, pending = waits[tenant]
             op = a_decide(pending, call, decision_id="same-decision", comment=tenant)
             decided = await store.decide(replace(op, request=theirs))
-            assert (decided.took, decided.run.tenant) == (True, tenant)
+            assert (took(decided), decided.run.tenant) == (True, tenant)
         for tenant in tenants:
             assert (await store.get_decision(tenant, "same-decision")).comment == tenant
             page, _ = await store.list_runs(tenant, RunFilter(), cursor="", limit=9)

@@ -27,6 +27,7 @@ from entracte_server.testing.store_conformance.builders import (
     ended,
     everything,
     log_of,
+    taken_over,
     waiting,
 )
 from entracte_server.testing.store_conformance.suite import StoreSuite
@@ -162,7 +163,7 @@ class OwnerSuite(StoreSuite):
     async def test_a_run_does_not_park_over_a_decided_call(self, store: Store) -> None:
         run, call, pending = await waiting(store, park=False)
         decided = await store.decide(a_decide(pending, call))
-        assert not decided.took
+        assert decided.snapshot is None
         other = a_call(run, index=1)
         write = a_write(run, chunks=chunks(4, 5), patch=RunPatch(step=9), calls=(other,), park=a_park(6))
         assert await store.write(write) == Written(parked=False)
@@ -366,7 +367,7 @@ class OwnerSuite(StoreSuite):
         write = a_write(run, chunks=chunks(4, 4), park=a_park(5))
         await store.write(write)
         decided = await store.decide(a_decide(pending, call))
-        assert decided.took
+        assert decided.snapshot is not None
         before = await everything(store, run)
         with pytest.raises(LeaseLost):
             await store.write(write)
@@ -410,12 +411,12 @@ class OwnerSuite(StoreSuite):
     async def test_takeovers_are_counted_until_there_is_progress(self, store: Store) -> None:
         run = await created(store)
         for number in range(1, 3):
-            (run,) = await store.adopt(f"process-{number + 1}", active=frozenset())
+            run = await taken_over(store, run, f"process-{number + 1}")
             assert run.takeovers == number
         await store.write(a_write(run, chunks=chunks(1, 1), calls=(a_call(run),), patch=RunPatch(step=1)))
         assert (await store.get_run(run.tenant, run.run_id)).takeovers == 2
         await store.write(a_write(run, steps=(a_step(),)))
         assert (await store.get_run(run.tenant, run.run_id)).takeovers == 0
-        (run,) = await store.adopt("process-9", active=frozenset())
+        run = await taken_over(store, run, "process-9")
         await store.write(a_write(run, park=a_park(2)))
         assert (await store.get_run(run.tenant, run.run_id)).takeovers == 0
