@@ -29,6 +29,7 @@ from entracte_server.engine.execution import ToolRunner
 from entracte_server.engine.hub import Hub, RunKey
 from entracte_server.engine.keeper import Keeper
 from entracte_server.engine.lease import Lease
+from entracte_server.engine.limits import RunLimits
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
 from entracte_server.engine.settings import EngineSettings
@@ -103,6 +104,7 @@ class Engine:
         self.hub = Hub(self.settings.reader_backlog, store.signals)
         self._resolve = resolve
         self._runner = ToolRunner(self.settings)
+        self._limits = RunLimits(self.settings.max_runs, self.settings.runs_per_principal)
         self._active: dict[RunKey, RunExecution] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._run_tasks: dict[asyncio.Task[Any], RunKey] = {}
@@ -259,12 +261,25 @@ class Engine:
     async def start(self, request: Start) -> Started:
         """Create a run and execute it. Returns when it is durable.
 
-        Raises `Refusal` AGENT_NOT_FOUND, SERVER_DRAINING, and what the store raises.
+        Raises `Refusal` AGENT_NOT_FOUND, SERVER_DRAINING, TOO_MANY_RUNS, and what the store raises.
         """
         if self.draining:
             raise draining()
         agent = self.agent(request.agent_id)
-        return await self._protected(self._create(agent, request))
+        try:
+            return await self._protected(self._start(agent, request))
+        except Refusal as refusal:
+            # A repeated request starts nothing, so it is not refused for what it would start.
+            if refusal.reason != "TOO_MANY_RUNS" or request.request is None:
+                raise
+            made = await self.store.find_request(request.request)
+            if made is None:
+                raise
+        return Started(await self.store.get_run(request.tenant, made.run_id), replayed=True)
+
+    async def _start(self, agent: Agent, request: Start) -> Started:
+        with self._limits.starting(request.tenant, request.principal):
+            return await self._create(agent, request)
 
     async def _create(self, agent: Agent, request: Start) -> Started:
         now = now_ms()
@@ -335,6 +350,7 @@ class Engine:
             execution.deliver(call)
         if (reason := self._early_cancels.pop(key, None)) is not None:
             execution.request_cancel(reason)
+        self._limits.enter(run)
         task = self._spawn(self._drive(key, execution))
         self._run_tasks[task] = key
         if self.draining:
@@ -346,6 +362,7 @@ class Engine:
         try:
             await execution.drive()
         finally:
+            self._limits.leave(execution.row)
             if self._active.get(key) is execution:
                 del self._active[key]
                 self._followed.pop(key, None)

@@ -429,7 +429,8 @@ class Store(Protocol):
 
     async def expired(self, now: int, *, agents: frozenset[str], limit: int) -> list[PendingRow]:
         """Open pending calls of any tenant, of these agents, that are past their `expire_time` at
-        `now`, the longest expired first. Those of runs that have ended are not open."""
+        `now`, the longest expired first. Those of runs that have ended are not open. Not those of a
+        record format this code does not know."""
         ...
 
     async def trim(self, old: Retention, *, limit: int) -> int:

@@ -107,8 +107,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     Details: RetryInfo.
     """
     ERROR_REASON_TOO_MANY_RUNS: _ErrorReason.ValueType  # 29
-    """RESOURCE_EXHAUSTED. The server executes as many runs as it may. Metadata: `limit`.
-    Details: RetryInfo.
+    """RESOURCE_EXHAUSTED. The server executes as many runs as it may, of all or of this principal; no
+    other is started. Metadata: `limit`, `scope` (`server` or `principal`). Details: RetryInfo.
     """
     ERROR_REASON_READER_TOO_SLOW: _ErrorReason.ValueType  # 30
     """UNAVAILABLE. The stream's reader was too slow: re-attach after the last chunk that was read.
@@ -222,8 +222,8 @@ ERROR_REASON_TOO_MANY_STREAMS: ErrorReason.ValueType  # 28
 Details: RetryInfo.
 """
 ERROR_REASON_TOO_MANY_RUNS: ErrorReason.ValueType  # 29
-"""RESOURCE_EXHAUSTED. The server executes as many runs as it may. Metadata: `limit`.
-Details: RetryInfo.
+"""RESOURCE_EXHAUSTED. The server executes as many runs as it may, of all or of this principal; no
+other is started. Metadata: `limit`, `scope` (`server` or `principal`). Details: RetryInfo.
 """
 ERROR_REASON_READER_TOO_SLOW: ErrorReason.ValueType  # 30
 """UNAVAILABLE. The stream's reader was too slow: re-attach after the last chunk that was read.

@@ -23,6 +23,7 @@ from entracte_server.store.sqlite.codec import find_decision, find_pending, find
 from entracte_server.store.sqlite.owner import insert_decision, upsert_call
 from entracte_server.store.sqlite.reads import snapshot
 from entracte_server.store.sqlite.requests import made_by, record
+from entracte_server.store.sqlite.upkeep import delete_tree
 from entracte_server.store.sqlite.writer import Transaction
 
 _SETTLE = (
@@ -49,19 +50,6 @@ _CLAIM = (
     "WHERE tenant = ? AND pending_call_id = ? AND state = 'open' "
     "AND (claimed_by = '' OR claimed_by = ? OR claimed_until <= ?) "
     "AND (? = 0 OR expire_time = 0 OR expire_time >= ?)"
-)
-_TREE = (
-    "SELECT seq FROM runs WHERE tenant = ? AND run_id = ? "
-    "UNION SELECT seq FROM runs INDEXED BY runs_of_tree WHERE tenant = ? AND root_run_id = ?"
-)
-_DELETE = (
-    "DELETE FROM chunks WHERE run = ?",
-    "DELETE FROM steps WHERE run = ?",
-    "DELETE FROM tool_calls WHERE run = ?",
-    "DELETE FROM pending_calls WHERE run = ?",
-    "DELETE FROM decisions WHERE run = ?",
-    "DELETE FROM run_specs WHERE run = ?",
-    "DELETE FROM runs WHERE seq = ?",
 )
 
 
@@ -185,10 +173,7 @@ def delete_run(
     _, run = _run(transaction, tenant, run_id)
     if not (run.state in TERMINAL or (force and run.state == "suspended")):
         raise Refused("not-finished", run=run)
-    transaction.flush()
-    for (seq,) in transaction.execute(_TREE, (tenant, run_id, tenant, run_id)).fetchall():
-        for statement in _DELETE:
-            transaction.execute(statement, (seq,))
+    delete_tree(tenant, run_id, transaction)
     record(transaction, request, run_id)
     return None
 

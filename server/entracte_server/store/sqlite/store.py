@@ -26,6 +26,7 @@ from entracte_server.store.base import (
     Made,
     PendingFilter,
     RequestKey,
+    Retention,
     RunFilter,
     RunWrite,
     Sighting,
@@ -35,7 +36,7 @@ from entracte_server.store.base import (
 from entracte_server.store.cursors import Cursors
 from entracte_server.store.interests import Interests
 from entracte_server.store.signals import Signals
-from entracte_server.store.sqlite import commands, lists, owner, processes, reads
+from entracte_server.store.sqlite import commands, lists, owner, processes, reads, upkeep
 from entracte_server.store.sqlite.connection import Database, Synchronous, prepare
 from entracte_server.store.sqlite.migrate import cursor_key, migrate
 from entracte_server.store.sqlite.requests import made_by
@@ -216,6 +217,16 @@ class SQLiteStore:
             replace(seen, alive=False) if seen.alive and self._sockets.refuses(seen.owner) else seen
             for seen in await self._read(lambda raw: processes.peek(raw, keys))
         ]
+
+    # ---- upkeep ----
+
+    async def expired(self, now: int, *, agents: frozenset[str], limit: int) -> list[PendingRow]:
+        """See `Store.expired`."""
+        return await self._read(lambda raw: upkeep.expired(raw, now, agents, limit))
+
+    async def trim(self, old: Retention, *, limit: int) -> int:
+        """See `Store.trim`."""
+        return await self._writer.submit(partial(upkeep.trim, old, limit))
 
     # ---- reads ----
 
