@@ -101,7 +101,10 @@ async def _ask(
         ctx.suspend(asked.payload(), resume_schema=asked.answer_schema())
     answer = ctx.resume_data
     said = ", ".join(answer) if isinstance(answer, list) else answer
-    return {"content": f"User answered: {said}", "answer": answer, "isError": False}
+    content = (
+        f"Nobody answered in time. The default answer: {said}" if ctx.expired else f"User answered: {said}"
+    )
+    return {"content": content, "answer": answer, "isError": False}
 
 
 class _AskUser(Tool):
@@ -132,5 +135,7 @@ Arguments: `question` (not blank), `options` (`label`, `description`), `selectio
 (`single_select`, the default with options, or `multi_select`; needs options), `allow_free_text`.
 The run parks with a payload of the same shape, the mode resolved. An answer is a text, or for
 multi-select a list of labels; anything that does not fit is refused and the question stays open.
+`ask_user.expiring(600, DefaultAnswer("go on"))` answers by itself after ten minutes; a question whose
+options do not have that answer is declined.
 Called outside a run it returns the question and its choices as a readable text.
 """

@@ -44,6 +44,7 @@ class ToolContext(Generic[R]):
         resumed: Whether the tool is entered with an answer.
         resume_data: The answer: an instance of the tool's resume model where it has one, else the
             JSON value. None when not resumed; `null` is an answer, so test `resumed`.
+        expired: Whether the answer is the default one, because nobody answered in time.
         suspend_payload: What was asked in the last suspension, as a JSON value.
         state: JSON values the tool keeps over its suspensions; stored when it suspends.
     """
@@ -60,6 +61,7 @@ class ToolContext(Generic[R]):
         thread_id: str = "",
         resource_id: str = "",
         resumed: bool = False,
+        expired: bool = False,
         resume_data: R | None = None,
         suspend_payload: Any = None,
         state: dict[str, Any] | None = None,
@@ -75,6 +77,7 @@ class ToolContext(Generic[R]):
         self.thread_id = thread_id
         self.resource_id = resource_id
         self.resumed = resumed
+        self.expired = expired
         self._resume_data = resume_data
         self.suspend_payload = suspend_payload
         self.state: dict[str, Any] = {} if state is None else state

@@ -24,6 +24,28 @@ DEFAULT_FILE = "entracte.toml"
 Seconds = Annotated[float, pydantic.Field(gt=0)]
 Count = Annotated[int, pydantic.Field(ge=1)]
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _span(value: Any) -> Any:
+    """A time in words: `forever`, or a number with a unit."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text == "forever":
+            return None
+        if text[-1:] in _UNITS:
+            try:
+                return float(text[:-1]) * _UNITS[text[-1]]
+            except ValueError:
+                return value
+    return value
+
+
+Span = Annotated[
+    Annotated[float, pydantic.Field(gt=0, le=36_600 * 86400)] | None, pydantic.BeforeValidator(_span)
+]
+"""How long something is kept: seconds, or `90m`, `12h`, `30d`; None or `forever`."""
+
 
 class ApiKey(pydantic.BaseModel):
     """One credential and who it stands for."""
@@ -115,6 +137,32 @@ class Settings(BaseSettings):
     streams_per_principal: Annotated[
         Count, pydantic.Field(description="RPCs one principal may have open.")
     ] = 10_000
+    max_runs: Annotated[
+        Count, pydantic.Field(description="Runs that may execute in one process before it starts no more.")
+    ] = 10_000
+    runs_per_principal: Annotated[
+        Count, pydantic.Field(description="The same for the runs of one principal.")
+    ] = 10_000
+    retain_chunks: Annotated[
+        Span,
+        pydantic.Field(
+            description="How long the chunks of a run that has ended are kept: seconds, or `12h`, `30d`, "
+            "`forever`. Without them it cannot be watched any more; its result stays."
+        ),
+    ] = None
+    retain_runs: Annotated[
+        Span,
+        pydantic.Field(
+            description="How long a run that has ended is kept, with its result and decisions; as above."
+        ),
+    ] = None
+    retain_requests: Annotated[
+        Span,
+        pydantic.Field(
+            description="How long a repeated request is recognised. That of a decision is, as long as the "
+            "decision is kept."
+        ),
+    ] = 7 * 86400.0
     quick_deadline: Annotated[
         Seconds, pydantic.Field(description="Seconds for unary RPCs that do not wait for a run.")
     ] = 60.0
@@ -172,6 +220,11 @@ class Settings(BaseSettings):
             keep_alive=self.keep_alive,
             reader_timeout=self.reader_timeout,
             tool_errors=self.tool_errors,
+            max_runs=self.max_runs,
+            runs_per_principal=self.runs_per_principal,
+            retain_chunks=self.retain_chunks,
+            retain_runs=self.retain_runs,
+            retain_requests=self.retain_requests,
         )
 
     def server(self) -> ServerSettings:

@@ -150,9 +150,10 @@ class CallRow(Data, frozen=True):
     `args` is what the model wrote, `run_args` what is executed and what the model sees from then on
     when it differs (normalised by the tool's schema, or edited by a reviewer); `edited` tells which.
     `round` counts the times it waited. `key` is the idempotency key minted when the body was first
-    entered. `resumed` and `resume_data` carry the answer of the last round, `suspend_payload` what
-    was asked in it, `tool_state` what the tool keeps over suspensions. `approved` holds once a
-    person approved the call: it is not asked again. `redefined` says that the tool is another one than
+    entered. `resumed` and `resume_data` carry the answer of the last round, `defaulted` that it is the
+    default one because nobody answered in time, `suspend_payload` what was asked in it, `tool_state`
+    what the tool keeps over suspensions. `approved` holds once a person approved the call: it is not
+    asked again. `redefined` says that the tool is another one than
     was shown, so that its own policy is asked anew. `resolution` waits to be shown.
     `provider_executed` calls have no outcome of ours.
     """
@@ -179,6 +180,7 @@ class CallRow(Data, frozen=True):
     outcome: Outcome | None = None
     provider_executed: bool = False
     provider_metadata: str | None = None
+    defaulted: bool = False
 
 
 PendingState = Literal["open", "decided"]

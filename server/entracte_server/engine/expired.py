@@ -89,7 +89,8 @@ def _settled(
         if pending.kind == "client-tool":
             return msgspec.structs.replace(call, outcome=Outcome("result", on_expiry.answer)), "answered"
         try:
-            return decisions.resumed(agent, run, pending, call, on_expiry.answer), "answered"
+            answered = decisions.resumed(agent, run, pending, call, on_expiry.answer)
+            return msgspec.structs.replace(answered, defaulted=True), "answered"
         except Refusal as refusal:
             if refusal.reason == "TOOL_UNAVAILABLE":
                 return None, ""

@@ -332,6 +332,7 @@ class Settlement:
             thread_id=run.row.thread_id,
             resource_id=run.row.resource_id,
             resumed=call.resumed,
+            expired=call.defaulted,
             resume_data=answer,
             suspend_payload=(
                 json_text.parse_stored(call.suspend_payload) if call.suspend_payload is not None else None
@@ -357,6 +358,7 @@ class Settlement:
             tool_state=outcome.state,
             resumed=False,
             resume_data=None,
+            defaulted=False,
         )
         self._open(call, "suspension", call.run_args or call.args or "{}", schema, outcome.expiry)
 
