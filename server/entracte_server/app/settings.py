@@ -126,6 +126,13 @@ class Settings(BaseSettings):
     execution_timeout: Annotated[
         Seconds | None, pydantic.Field(description="Seconds a run may execute, waiting excluded.")
     ] = None
+    lease: Annotated[
+        Seconds,
+        pydantic.Field(
+            description="Seconds a process may be silent before others take over its runs; it is renewed "
+            "three times in that."
+        ),
+    ] = 15.0
     disconnect_grace: Annotated[
         float,
         pydantic.Field(ge=0, description="Seconds a run with cancel_on_disconnect lives without readers."),
@@ -213,6 +220,7 @@ class Settings(BaseSettings):
     def engine(self) -> EngineSettings:
         """The part for the engine."""
         return EngineSettings(
+            lease=self.lease,
             tool_timeout=self.tool_timeout,
             execution_timeout=self.execution_timeout,
             sync_tool_threads=self.sync_tool_threads,
