@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from entracte_server.store.base import StoreError, StoreUnavailable
-from entracte_server.store.sqlite import DatabaseInUse, SQLiteStore, WrongDatabase, migrate
+from entracte_server.store.sqlite import SQLiteStore, WrongDatabase, migrate
 from entracte_server.testing.store_conformance.builders import created
 from tests.store.golden.content import check, fill
 
@@ -51,27 +51,6 @@ class TestOpening:
         again = await SQLiteStore.open(path, read_connections=1)
         assert await again.get_run(run.tenant, run.run_id) == run
         await again.close()
-
-    async def test_one_process_at_a_time(self, tmp_path: Path) -> None:
-        path = tmp_path / "store.db"
-        store = await SQLiteStore.open(path)
-        with pytest.raises(DatabaseInUse, match=r"store\.db is open in another process"):
-            await SQLiteStore.open(path)
-        link = tmp_path / "link.db"
-        link.symlink_to(path)
-        with pytest.raises(DatabaseInUse):
-            await SQLiteStore.open(link)
-        code = (
-            "import asyncio, sys\n"
-            "from entracte_server.store.sqlite import DatabaseInUse, SQLiteStore\n"
-            "try: asyncio.run(SQLiteStore.open(sys.argv[1]))\n"
-            "except DatabaseInUse: sys.exit(42)\n"
-        )
-        child = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(path))
-        assert await child.wait() == 42
-        await created(store)
-        await store.close()
-        await (await SQLiteStore.open(link)).close()
 
     async def test_what_is_no_database(self, tmp_path: Path) -> None:
         text = tmp_path / "text.db"

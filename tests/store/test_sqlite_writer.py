@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from entracte_server.store.base import CreateRun, LeaseLost, StoreUnavailable, Written
 from entracte_server.store.sqlite import SQLiteStore
-from entracte_server.store.sqlite.connection import Database
+from entracte_server.store.sqlite.connection import Database, prepare
 from entracte_server.store.sqlite.writer import MAX_GROUP, Transaction, Writer
 from entracte_server.testing.store_conformance.builders import (
     SPEC,
@@ -298,8 +298,8 @@ class TestClosing:
         await store.close()
 
     async def test_nobody_waits_for_ever_when_the_loop_stops(self, tmp_path: Path) -> None:
-        database = await Database.open(tmp_path / "store.db", writable=True, synchronous="FULL")
-        writer = Writer(database)
+        files = await prepare(tmp_path / "store.db")
+        writer = Writer(await Database.open(files, writable=True, synchronous="FULL"), files)
 
         def slow(transaction: Transaction) -> None:
             time.sleep(0.05)
@@ -314,3 +314,4 @@ class TestClosing:
         with pytest.raises(StoreUnavailable, match="closed"):
             await writer.submit(slow)
         await writer.close()
+        files.close()

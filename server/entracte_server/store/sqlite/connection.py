@@ -1,7 +1,5 @@
 """Connections: how the database file is opened, and how work gets onto a connection's thread."""
 
-import fcntl
-import os
 import sqlite3
 from asyncio import to_thread
 from collections.abc import Callable
@@ -12,6 +10,7 @@ from typing import Literal, TypeVar
 import aiosqlite
 
 from entracte_server.store.base import StoreUnavailable
+from entracte_server.store.sqlite.files import DatabaseFiles
 
 T = TypeVar("T")
 
@@ -44,10 +43,6 @@ _WRITER_PRAGMAS = (
 _READER_PRAGMAS = ("PRAGMA query_only = ON", "PRAGMA cache_size = -1024")
 
 
-class DatabaseInUse(StoreUnavailable):
-    """Another process has the database open."""
-
-
 def unavailable(error: sqlite3.Error) -> StoreUnavailable | None:
     """What callers are told when it is the database that failed; None when it is our statement."""
     if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
@@ -55,42 +50,12 @@ def unavailable(error: sqlite3.Error) -> StoreUnavailable | None:
     return None
 
 
-def lock_file(path: Path) -> int:
-    """Hold `path`.lock for as long as the returned descriptor is open. Raises `DatabaseInUse`.
-
-    One process at a time: waking readers and adopting runs is not yet coordinated between several.
-    """
-    lock = path.with_name(path.name + ".lock")
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise DatabaseInUse(f"{path} is open in another process, which holds {lock.name}") from error
-    return descriptor
-
-
-def _prepare(path: str | Path) -> tuple[Path, int]:
-    # Resolved, so that two names of one file are locked as one.
-    resolved = Path(path).expanduser().resolve()
-    resolved.parent.mkdir(parents=True, exist_ok=True)
-    lock = lock_file(resolved)
-    try:
-        # SQLite gives the log and its index the mode of the database.
-        os.close(os.open(resolved, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    except BaseException:
-        os.close(lock)
-        raise
-    return resolved, lock
-
-
-async def prepare(path: str | Path) -> tuple[Path, int]:
-    """Make the folders and the file (mode 0600) where they are missing and lock it: the resolved
-    path and the lock's descriptor. Raises `StoreUnavailable`, `DatabaseInUse`."""
+async def prepare(path: str | Path) -> DatabaseFiles:
+    """See `DatabaseFiles.prepare`. Raises `StoreUnavailable`."""
     if sqlite3.sqlite_version_info < _MIN_SQLITE:
         raise StoreUnavailable(f"SQLite 3.35 or newer is needed, this is {sqlite3.sqlite_version}")
     try:
-        return await to_thread(_prepare, path)
+        return await to_thread(DatabaseFiles.prepare, path)
     except OSError as error:
         raise StoreUnavailable(f"cannot open {path}: {error.strerror}") from error
 
@@ -104,8 +69,9 @@ class Database:
     in_flight: int = 0
 
     @classmethod
-    async def open(cls, path: Path, *, writable: bool, synchronous: Synchronous) -> "Database":
+    async def open(cls, files: DatabaseFiles, *, writable: bool, synchronous: Synchronous) -> "Database":
         """Raises `StoreUnavailable`."""
+        path = files.path
         connection = aiosqlite.connect(
             path, isolation_level=None, timeout=BUSY_TIMEOUT_SECONDS, cached_statements=256
         )
@@ -116,9 +82,12 @@ class Database:
         except sqlite3.Error as error:
             raise StoreUnavailable(f"cannot open {path}: {error}") from error
         database = cls(connection, connection._conn)
-        pragmas = (*_COMMON_PRAGMAS, *(_WRITER_PRAGMAS if writable else _READER_PRAGMAS))
+        pragmas = (*_COMMON_PRAGMAS, _SYNCHRONOUS[synchronous])
         try:
-            await database.call(lambda raw: _configure(raw, (*pragmas, _SYNCHRONOUS[synchronous])))
+            if writable:
+                await database.call(lambda raw: _configure_writer(raw, files, (*pragmas, *_WRITER_PRAGMAS)))
+            else:
+                await database.call(lambda raw: _configure(raw, (*pragmas, *_READER_PRAGMAS)))
         except BaseException:
             await database.close()
             raise
@@ -151,6 +120,12 @@ class Database:
 
     async def close(self) -> None:
         await self.connection.close()
+
+
+def _configure_writer(raw: sqlite3.Connection, files: DatabaseFiles, pragmas: tuple[str, ...]) -> None:
+    # Going over to the log takes the database for itself, which several processes may try at once.
+    with files.locked():
+        _configure(raw, pragmas)
 
 
 def _configure(raw: sqlite3.Connection, pragmas: tuple[str, ...]) -> None:

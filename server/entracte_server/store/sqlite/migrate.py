@@ -50,7 +50,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 def migrate(connection: sqlite3.Connection) -> int:
     """Apply what is missing, each file in a transaction of its own; the version reached.
 
-    Raises `WrongDatabase`.
+    One process does it at a time: to be called with the database locked. Raises `WrongDatabase`.
     """
     known = migrations()
     newest = known[-1][0]

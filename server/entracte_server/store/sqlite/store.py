@@ -2,7 +2,6 @@
 that read."""
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -38,6 +37,7 @@ from entracte_server.store.interests import Interests
 from entracte_server.store.signals import Signals
 from entracte_server.store.sqlite import commands, lists, owner, processes, reads, upkeep
 from entracte_server.store.sqlite.connection import Database, Synchronous, prepare
+from entracte_server.store.sqlite.files import DatabaseFiles
 from entracte_server.store.sqlite.migrate import cursor_key, migrate
 from entracte_server.store.sqlite.requests import made_by
 from entracte_server.store.sqlite.sockets import Sockets
@@ -50,15 +50,15 @@ class SQLiteStore:
     """A `Store` in an SQLite file. Made by `open`; to be closed."""
 
     def __init__(
-        self, path: Path, writer: Writer, readers: list[Database], cursors: Cursors, lock: int
+        self, files: DatabaseFiles, writer: Writer, readers: list[Database], cursors: Cursors
     ) -> None:
+        self._files = files
         self._writer = writer
         self._readers = readers
         self._cursors = cursors
-        self._lock = lock
         self._closed: asyncio.Future[None] | None = None
         self._signals = Interests()
-        self._sockets = Sockets(path.with_name(path.name + "-processes"), self._signals.receive)
+        self._sockets = Sockets(Path(f"{files.path}-processes"), self._signals.receive)
         self._present = ""
 
     @classmethod
@@ -69,22 +69,21 @@ class SQLiteStore:
         the version of this code.
 
         With `synchronous` below FULL a power cut may lose what was acknowledged. Raises
-        `StoreUnavailable` (`DatabaseInUse` when another process has it), `WrongDatabase`.
+        `StoreUnavailable`, `WrongDatabase`.
         """
-        resolved, lock = await prepare(path)
+        files = await prepare(path)
         opened: list[Database] = []
         try:
-            opened.append(await Database.open(resolved, writable=True, synchronous=synchronous))
-            await opened[0].call(migrate)
-            key = await opened[0].call(cursor_key)
+            opened.append(await Database.open(files, writable=True, synchronous=synchronous))
+            key = await opened[0].call(partial(_bring_up, files))
             for _ in range(max(1, read_connections)):
-                opened.append(await Database.open(resolved, writable=False, synchronous=synchronous))
+                opened.append(await Database.open(files, writable=False, synchronous=synchronous))
         except BaseException:
             for database in reversed(opened):
                 await database.close()
-            os.close(lock)
+            files.close()
             raise
-        return cls(resolved, Writer(opened[0]), opened[1:], Cursors(key), lock)
+        return cls(files, Writer(opened[0], files), opened[1:], Cursors(key))
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -102,11 +101,13 @@ class SQLiteStore:
             # Last, because the last connection puts the log back into the file.
             await self._writer.close()
         finally:
-            os.close(self._lock)
+            self._files.close()
 
     async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
         if self._closed is not None:
             raise StoreUnavailable("the store is closed")
+        if self._files.gone:
+            raise StoreUnavailable(self._files.gone)
         reader = min(self._readers, key=_in_flight)
         return await reader.call(function)
 
@@ -291,6 +292,14 @@ class SQLiteStore:
         return await self._read(
             lambda raw: lists.list_decisions(raw, self._cursors, tenant, where, cursor, limit)
         )
+
+
+def _bring_up(files: DatabaseFiles, connection: sqlite3.Connection) -> bytes:
+    with files.locked():
+        migrate(connection)
+        key = cursor_key(connection)
+        files.remember()  # the log is there by now
+        return key
 
 
 def _in_flight(database: Database) -> int:

@@ -1,7 +1,8 @@
 """The writer: commits together whatever was submitted while the commit before was in flight.
 
 There are no timers: a lone operation is committed at once, and under load the groups grow by
-themselves. A group is one trip to the connection's thread and one transaction.
+themselves. A group is one trip to the connection's thread and one transaction, which the processes of
+the host take in turns.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from entracte_server.store.base import StoreError, StoreUnavailable
 from entracte_server.store.packing import pack
 from entracte_server.store.sqlite.connection import Database, unavailable
+from entracte_server.store.sqlite.files import DatabaseFiles
 
 T = TypeVar("T")
 
@@ -94,7 +96,10 @@ class _Dirty(Exception):
 
 
 def commit(
-    operations: Sequence[Operation[Any]], runs: KnownRuns, connection: sqlite3.Connection
+    operations: Sequence[Operation[Any]],
+    runs: KnownRuns,
+    files: DatabaseFiles,
+    connection: sqlite3.Connection,
 ) -> list[Any]:
     """Run a group in one transaction: for each operation what it returned, or `Failed`.
 
@@ -102,10 +107,14 @@ def commit(
     itself fails, all have `Failed` with `StoreUnavailable`, and nothing was changed.
     """
     try:
-        try:
-            return _run(connection, operations, runs, _all_at_once)
-        except _Dirty:
-            return _run(connection, operations, runs, _one_by_one)
+        with files.locked():
+            try:
+                return _run(connection, operations, runs, _all_at_once)
+            except _Dirty:
+                return _run(connection, operations, runs, _one_by_one)
+    except StoreUnavailable as error:
+        _log.error("a group of %d operations was not begun: %s", len(operations), error)
+        return [Failed(error) for _ in operations]
     except Exception as error:
         failure = unavailable(error) if isinstance(error, sqlite3.Error) else None
         if failure is None:
@@ -191,8 +200,9 @@ def _one_by_one(
 class Writer:
     """Owns the connection that writes, and the task that feeds it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, files: DatabaseFiles) -> None:
         self._database = database
+        self._files = files
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Operation[Any], asyncio.Future[Any]]] = deque()
         self._wake: asyncio.Future[None] | None = None
@@ -232,7 +242,7 @@ class Writer:
             while await self._something():
                 group = [self._queue.popleft() for _ in range(min(MAX_GROUP, len(self._queue)))]
                 operations = [operation for operation, _ in group]
-                outcomes = await self._database.call(partial(commit, operations, self._runs))
+                outcomes = await self._database.call(partial(commit, operations, self._runs, self._files))
                 for (_, future), outcome in zip(group, outcomes, strict=True):
                     if future.done():
                         continue
