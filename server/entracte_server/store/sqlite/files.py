@@ -19,6 +19,10 @@ from entracte_server.store.base import StoreUnavailable
 LOCK_SECONDS = 5.0
 """How long a writer waits for the lock at most. One that holds it longer is stopped or hung."""
 
+CHECK_SECONDS = 0.1
+"""How often it is looked whether the files are still there: system calls that a small transaction would
+feel."""
+
 # A lock cannot be waited for with a bound, so it is tried: often while whoever holds it does what takes
 # a millisecond, seldom when that takes longer.
 _SOON, _SOON_SECONDS, _LATER = 0.00003, 0.02, 0.002
@@ -50,6 +54,7 @@ class DatabaseFiles:
         self._lock_path = f"{path}.lock"
         self._lock = self._open_lock()
         self._known: list[tuple[str, int, int]] = []
+        self._next_check = 0.0
         _open_files.add(self)
 
     @classmethod
@@ -84,13 +89,9 @@ class DatabaseFiles:
         """See `locked`."""
         try:
             self._wait()
-            # Somebody may have removed the file: whoever opens it anew locks another one.
-            while os.fstat(self._lock).st_ino != self._inode_of_lock():
+            if (now := time.monotonic()) >= self._next_check:
                 self._check()
-                replaced, self._lock = self._lock, self._open_lock()
-                os.close(replaced)
-                self._wait()
-            self._check()
+                self._next_check = now + CHECK_SECONDS
         except OSError as error:
             self.release()
             raise StoreUnavailable(f"cannot lock {self._lock_path}: {error.strerror}") from error
@@ -136,7 +137,8 @@ class DatabaseFiles:
         self._known = [(name, *_identity(name)) for name in (str(self.path), f"{self.path}-wal")]
 
     def _check(self) -> None:
-        """What is written into files that were removed or replaced nobody would ever read."""
+        """What is written into files that were removed or replaced nobody would ever read. A lock file may
+        be: whoever opens it anew locks another one."""
         for name, device, inode in self._known:
             try:
                 same = _identity(name) == (device, inode)
@@ -148,6 +150,10 @@ class DatabaseFiles:
                     _log.critical("%s: nothing is read or written until this process is restarted", self.gone)
                 raise StoreUnavailable(self.gone)
         self.gone = ""
+        while os.fstat(self._lock).st_ino != self._inode_of_lock():
+            replaced, self._lock = self._lock, self._open_lock()
+            os.close(replaced)
+            self._wait()
 
 
 def _identity(name: str) -> tuple[int, int]:
