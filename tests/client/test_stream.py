@@ -90,6 +90,17 @@ async def test_a_stream_attaches_again_after_what_passes(
     assert [chunk.sequence for chunk in chunks] == list(range(1, 11))
 
 
+async def test_a_first_call_that_a_stopping_server_cancelled_is_made_again(server: FakeServer) -> None:
+    """gRPC cancels what arrives just as a server stops; beside it other processes serve."""
+    server.plans["Stream"] = [Refuse(grpc.StatusCode.CANCELLED, message="")]
+    async with Client(server.address) as client:
+        assert len(await collect(named(server, client))) == 10
+    server.plans["ListRuns"] = [Refuse(grpc.StatusCode.CANCELLED, message="")]
+    async with Client(server.address) as client:
+        await client.runs.list_page()
+        assert len(server.asked("ListRuns")) == 2
+
+
 async def test_a_stream_does_not_attach_again_after_what_lasts(server: FakeServer, client: Client) -> None:
     server.plans["Stream"] = [Refuse(grpc.StatusCode.INTERNAL, reason="INTERNAL", after=4)]
     with pytest.raises(entracte.Internal):

@@ -12,7 +12,7 @@ FIRST_ATTEMPTS = 4
 """How often a server that never answered is tried."""
 
 # What proxies and the transport say when a connection breaks; the server's own statuses have a reason.
-_BROKEN = frozenset({"UNKNOWN", "INTERNAL", "CANCELLED"})
+_BROKEN = frozenset({"UNKNOWN", "INTERNAL"})
 
 
 class Deadline:
@@ -72,6 +72,9 @@ class Backoff:
         """Whether a call that failed may be made again: the server was unavailable, or the connection
         to one that had answered broke, or one that had taken this call said when to come back."""
         if error.code == "UNAVAILABLE":
+            return True
+        if not error.reason and error.code == "CANCELLED":
+            # The first call of a connection gets this too: gRPC cancels what arrives as a server stops.
             return True
         if not error.reason and error.code in _BROKEN:
             return self._attached or self._reached
