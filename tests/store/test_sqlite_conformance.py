@@ -15,6 +15,7 @@ from entracte_server.testing.store_conformance.owner import OwnerSuite
 from entracte_server.testing.store_conformance.reading import ReadingSuite
 from entracte_server.testing.store_conformance.requests import RequestSuite
 from entracte_server.testing.store_conformance.suite import OpenStore
+from entracte_server.testing.store_conformance.upkeep import ExpirySuite, RetentionSuite
 
 
 @pytest.fixture
@@ -48,6 +49,14 @@ class TestReading(ReadingSuite):
 
 
 class TestIsolation(IsolationSuite):
+    pass
+
+
+class TestExpiry(ExpirySuite):
+    pass
+
+
+class TestRetention(RetentionSuite):
     pass
 
 

@@ -55,6 +55,8 @@ def expired(
     connection: sqlite3.Connection, now: int, agents: Collection[str], limit: int
 ) -> list[PendingRow]:
     """See `Store.expired`."""
+    if not agents:
+        return []
     names = ", ".join("?" * len(agents))
     rows = connection.execute(
         f"{_EXPIRED} ({names}) ORDER BY p.expire_time, p.seq LIMIT ?", (now, SNAPSHOT_FORMAT, *agents, limit)

@@ -60,7 +60,8 @@ def a_run(**changes: Any) -> RunRow:
         owner=OWNER,
         fence=1,
     )
-    return replace(run, **changes)
+    run = replace(run, **changes)
+    return run if "root_run_id" in changes else replace(run, root_run_id=run.run_id)
 
 
 def a_call(run: RunRow, **changes: Any) -> CallRow:
@@ -149,9 +150,8 @@ async def created(store: Store, **changes: Any) -> RunRow:
 
 async def waiting(store: Store, *, park: bool = True, **changes: Any) -> tuple[RunRow, CallRow, PendingRow]:
     """A run in the store that waits for one decision, parked or with its owner still there."""
-    pending_changes = {
-        name: changes.pop(name) for name in list(changes) if name in ("expire_time", "pending_call_id")
-    }
+    names = ("expire_time", "on_expiry", "pending_call_id")
+    pending_changes = {name: changes.pop(name) for name in list(changes) if name in names}
     run = await created(store, **changes)
     call = a_call(run)
     pending = a_pending(run, call, **pending_changes)
