@@ -181,7 +181,8 @@ class RunWrite(Data, frozen=True):
 
     A write may be repeated, unchanged, by an owner that does not know whether it was committed: what
     was committed is recognised by its chunks, by what it opened or by the state it left the run in,
-    and is not done twice. A write with `steps` and a parking are progress: takeovers are counted anew.
+    and is not done twice. A write with `steps` or with a call that is done, and a parking, are progress:
+    takeovers are counted anew.
     """
 
     tenant: str

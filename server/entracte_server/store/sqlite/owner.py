@@ -15,6 +15,7 @@ from entracte_server.store.base import (
     LeaseLost,
     Park,
     RunExists,
+    RunPatch,
     RunWrite,
     Written,
 )
@@ -118,13 +119,15 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
     known = transaction.runs.find(op.tenant, op.run_id) or _find(transaction, op)
     run, form = known
     key = (run, op.tenant, op.run_id, op.fence)
-    if op.patch is None and not op.steps:
+    # A complete answer of the model or of a tool is progress: takeovers are counted anew from there.
+    progress = bool(op.steps) or any(call.state == "done" for call in op.calls)
+    if op.patch is None and not progress:
         if chunks is None:
             done = execute(_TOUCH, (transaction.now, *key))
         else:
             done = execute(_APPEND, (transaction.now, chunks.last, *key, chunks.first - 1))
     else:
-        values = _patch_values(op)
+        values = _patch_values(op.patch, progress)
         if chunks is None:
             done = execute(_TOUCH_PATCH, (transaction.now, *values, *key))
         else:
@@ -166,10 +169,8 @@ def _find(transaction: Transaction, op: RunWrite) -> tuple[int, int]:
     return seq, form
 
 
-def _patch_values(op: RunWrite) -> tuple[object, ...]:
-    # A complete answer of the model is progress: takeovers are counted anew from there.
-    progress = bool(op.steps)
-    if (patch := op.patch) is None:
+def _patch_values(patch: RunPatch | None, progress: bool) -> tuple[object, ...]:
+    if patch is None:
         return None, None, None, progress
     usage = None if patch.usage is None else encode(patch.usage)
     return patch.step, patch.attempt, usage, progress
