@@ -12,8 +12,10 @@ from entracte_server.testing.store_conformance.decisions import DecisionSuite
 from entracte_server.testing.store_conformance.interleavings import check_interleavings
 from entracte_server.testing.store_conformance.isolation import IsolationSuite
 from entracte_server.testing.store_conformance.owner import OwnerSuite
+from entracte_server.testing.store_conformance.processes import CommandSuite, LeaseSuite, OwnershipSuite
 from entracte_server.testing.store_conformance.reading import ReadingSuite
 from entracte_server.testing.store_conformance.requests import RequestSuite
+from entracte_server.testing.store_conformance.signals import SignalSuite
 from entracte_server.testing.store_conformance.suite import OpenStore
 from entracte_server.testing.store_conformance.upkeep import ExpirySuite, RetentionSuite
 
@@ -49,6 +51,22 @@ class TestReading(ReadingSuite):
 
 
 class TestIsolation(IsolationSuite):
+    pass
+
+
+class TestLeases(LeaseSuite):
+    pass
+
+
+class TestOwnership(OwnershipSuite):
+    pass
+
+
+class TestCommands(CommandSuite):
+    pass
+
+
+class TestSignals(SignalSuite):
     pass
 
 

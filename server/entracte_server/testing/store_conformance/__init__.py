@@ -30,7 +30,8 @@ Each call of `open_store` opens one more store on the same database, which is em
 begins, as another process would; what was opened is closed after the test, and closing is idempotent.
 
 The suites, each in the module of its name: `owner.OwnerSuite`, `decisions.DecisionSuite`,
-`requests.RequestSuite`, `reading.ReadingSuite`, `isolation.IsolationSuite`, `upkeep.ExpirySuite`,
+`requests.RequestSuite`, `reading.ReadingSuite`, `isolation.IsolationSuite`, `processes.LeaseSuite`,
+`processes.OwnershipSuite`, `processes.CommandSuite`, `signals.SignalSuite`, `upkeep.ExpirySuite`,
 `upkeep.RetentionSuite`.
 `interleavings.check_interleavings` plays random orders of events; it takes a function that opens a
 store of an empty database each time.

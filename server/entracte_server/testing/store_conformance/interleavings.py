@@ -24,6 +24,7 @@ from entracte_server.store.base import (
     LeaseLost,
     PendingFilter,
     Refused,
+    Release,
     RunWrite,
     Written,
 )
@@ -85,6 +86,7 @@ class Interleavings(RuleBasedStateMachine):
         self.claims: dict[str, str] = {}
         self.cancelled: str | None = None
         self.ended = False
+        self.released = False
         self.key = run.tenant, run.run_id
 
     @initialize(parked=st.booleans(), expires=st.lists(st.booleans(), min_size=2, max_size=5))
@@ -119,6 +121,7 @@ class Interleavings(RuleBasedStateMachine):
 
     def took(self, run: RunRow) -> None:
         assert not self.ended
+        self.released = False
         assert run.fence == self.fences[-1] + 1, "an ownership without a fence of its own"
         assert run.owner
         self.fences.append(run.fence)
@@ -149,9 +152,9 @@ class Interleavings(RuleBasedStateMachine):
         before = self.wait(self.snapshot()) if not others else None
         written, *rest = self.wait(at_once())
         if not current:
-            # An end without chunks cannot be told from the one that ended the run.
-            own_end = self.ended and owner is self.owners[-1] and write.end is not None
-            if not (own_end and write.chunks is None):
+            # An end or a release without chunks cannot be told from the one that was before.
+            again = (self.ended and write.end is not None) or (self.released and write.release is not None)
+            if not (again and owner is self.owners[-1] and write.chunks is None):
                 assert isinstance(written, LeaseLost), written
             assert before is None or self.wait(self.snapshot()) == before
             return None, rest
@@ -255,7 +258,7 @@ class Interleavings(RuleBasedStateMachine):
         outcome = self.wait(self._outcome(self.store.submit(write)))
         if isinstance(outcome, Written):  # its own parking or end, that nobody went on from
             assert outcome == written
-            assert write.park is not None or write.end is not None
+            assert write.park is not None or write.end is not None or write.release is not None
         else:
             assert isinstance(outcome, LeaseLost)
         assert self.wait(self.snapshot()) == before
@@ -351,12 +354,23 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(index=indexes)
     def take_over(self, index: int) -> None:
-        """The owner's process died, or is thought to have."""
-        owned = self.owner is not None
-        taken = self.wait(self.store.take_over(*self.key, fence=self.fences[-1], owner=unique("process")))
-        assert (taken is not None) is owned
+        """The owner's process died, or is thought to have, or released the run."""
+        running = self.wait(self.store.get_run(*self.key)).state == "running"
+        late = index % 4 == 1 and len(self.fences) > 1
+        fence = self.fences[-2 if late else -1]
+        taken = self.wait(self.store.take_over(*self.key, fence=fence, owner=unique("process")))
+        assert (taken is not None) is (running and not late)
         if taken is not None:
             self.took(taken)
+
+    @rule(index=indexes)
+    def release(self, index: int) -> None:
+        """An owner that is about to stop gives the run away."""
+        if index % 3:
+            return
+        owner = self.an_owner(index)
+        written, _ = self.write(owner, owner.write(release=Release(1)))
+        self.released = self.released or written is not None
 
     @rule(index=indexes, principal=principals, release=st.booleans())
     def claim(self, index: int, principal: str, release: bool) -> None:
@@ -391,7 +405,7 @@ class Interleavings(RuleBasedStateMachine):
             assert run.cancel_reason is None
             assert not [call for call in snapshot.calls if call.state == "decided"], "a decision sleeps"
         elif run.state == "running":
-            assert run.owner == self.owners[-1].run.owner
+            assert run.owner == ("" if self.released else self.owners[-1].run.owner)
         else:
             assert run.state in TERMINAL
             assert self.ended
