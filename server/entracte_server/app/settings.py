@@ -13,6 +13,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from entracte_server.app.lifeline import STOP_MARGIN
 from entracte_server.app.supervisor import SupervisorSettings
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.models.providers import ProviderSettings
@@ -257,7 +258,7 @@ class Settings(BaseSettings):
             start_timeout=self.worker_start_timeout,
             hang_timeout=self.worker_hang_timeout,
             failures=self.worker_failures,
-            grace=self.grace,
+            stop_timeout=self.grace + STOP_MARGIN,
         )
 
     def provider_settings(self) -> list[ProviderSettings]:

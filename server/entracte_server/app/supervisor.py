@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import structlog
 
-from entracte_server.app.lifeline import STOP_MARGIN, Agents
+from entracte_server.app.lifeline import Agents
 from entracte_server.app.workers import Command, Worker, has_terminal, signal_name
 from entracte_server.domain.data import Data
 
@@ -37,14 +37,14 @@ class SupervisorSettings(Data, frozen=True):
     start_timeout: how long one may take until it serves.
     hang_timeout: how long one may give no sign of life; 0: for ever.
     failures: how often in a row the workers of one place may die before they have settled; 0: without end.
-    grace: how long running work may take when one stops.
+    stop_timeout: how long one may take to stop, with the grace time of running work.
     """
 
     count: int
     start_timeout: float = 60.0
     hang_timeout: float = 60.0
     failures: int = 5
-    grace: float = 10.0
+    stop_timeout: float = 15.0
 
 
 class GaveUp(Exception):
@@ -286,7 +286,7 @@ class Supervisor:
     # ---- stopping ----
 
     async def _stop_one(self, worker: Worker) -> bool:
-        bound = self._settings.grace + STOP_MARGIN
+        bound = self._settings.stop_timeout
         in_time = await worker.stop(bound)
         if in_time:
             _log.info("worker_stopped", worker=worker.number, pid=worker.pid, **worker.describe_end())
