@@ -4,8 +4,9 @@ Lines are written by a thread of their own: a reader of the log that falls aslee
 server. When it is too far behind, lines are dropped, and their number is logged once it goes on.
 """
 
+import collections
+import contextlib
 import logging
-import queue
 import select
 import sys
 import threading
@@ -23,55 +24,61 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 BACKLOG = 10_000
 """Lines that may wait to be written."""
 
+PAUSE = 0.02
+"""Seconds that a line may wait for others. What dies with the process is what it logged last."""
+
 
 class LineWriter:
-    """Writes lines to a stream from a daemon thread. What structlog calls a logger."""
+    """Writes lines to a stream from a daemon thread, those of `PAUSE` seconds together: waking the thread
+    for each would cost more than making the line. What structlog calls a logger."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._lines: queue.Queue[bytes] = queue.Queue(BACKLOG)
+        self._lines: collections.deque[bytes] = collections.deque()
+        self._some = threading.Event()
+        self._writing = False
         self._dropped = 0
         threading.Thread(target=self._write, name="entracte-log", daemon=True).start()
 
     def msg(self, line: bytes | str) -> None:
         """Have a line written; never waits."""
-        try:
-            self._lines.put_nowait(line if isinstance(line, bytes) else line.encode())
-        except queue.Full:
+        if len(self._lines) >= BACKLOG:
             self._dropped += 1
+            return
+        self._lines.append(line if isinstance(line, bytes) else line.encode())
+        if not self._some.is_set():
+            self._some.set()
 
     debug = info = warning = error = critical = exception = msg
 
     def flush(self, seconds: float) -> None:
         """Wait until what was logged so far is written, at most `seconds`."""
         end = time.monotonic() + seconds
-        while self._lines.unfinished_tasks and time.monotonic() < end:
+        while (self._lines or self._writing) and time.monotonic() < end:
             time.sleep(0.01)
 
     def _write(self) -> None:
-        held: bytes | None = None
         while True:
-            lines = [self._lines.get() if held is None else held]
-            held = None
-            dropped, self._dropped = self._dropped, 0
-            note = b'{"event":"log_lines_dropped","count":%d}\n' % dropped if dropped else b""
-            size = len(note) + len(lines[0]) + 1
-            # Several at once, but no more than a pipe takes whole: other workers may write to it too.
-            while held is None and not self._lines.empty():
-                line = self._lines.get()
-                size += len(line) + 1
-                if size <= select.PIPE_BUF:
-                    lines.append(line)
-                else:
-                    held = line
-            try:
-                self._stream.write(note + b"\n".join(lines) + b"\n")
-                self._stream.flush()
-            except (OSError, ValueError):  # nobody reads the log any more: go on without
-                continue
-            finally:
-                for _ in lines:
-                    self._lines.task_done()
+            self._some.wait()
+            time.sleep(PAUSE)
+            self._some.clear()
+            self._writing = True
+            while self._lines:
+                self._write_some()
+            self._writing = False
+
+    def _write_some(self) -> None:
+        """No more at once than a pipe takes whole: other workers may write to it too."""
+        dropped, self._dropped = self._dropped, 0
+        lines = [b'{"event":"log_lines_dropped","count":%d}' % dropped] if dropped else []
+        size = sum(map(len, lines)) + len(lines)
+        while self._lines and (not lines or size + len(self._lines[0]) < select.PIPE_BUF):
+            lines.append(self._lines.popleft())
+            size += len(lines[-1]) + 1
+        # Nobody may read the log any more: then it goes on without.
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(b"\n".join(lines) + b"\n")
+            self._stream.flush()
 
 
 def _dumps(value: Any, **_: Any) -> bytes:

@@ -85,6 +85,9 @@ class Settlement:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
+    def _tool_ended(self, _: asyncio.Task[Outcome | Parked]) -> None:
+        self.wake()
+
     async def settle(self) -> bool:
         """Until every call of the step has an outcome (False), or the run parked (True)."""
         try:
@@ -147,12 +150,12 @@ class Settlement:
 
     async def _event(self) -> None:
         """Until a tool ends or a decision comes; takes in the tools that ended."""
-        self._wake = asyncio.get_running_loop().create_future()
-        try:
-            waited: list[asyncio.Future[Any]] = [*self._tasks, self._wake]
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._wake = None
+        if not any(task.done() for task in self._tasks):
+            self._wake = asyncio.get_running_loop().create_future()
+            try:
+                await self._wake
+            finally:
+                self._wake = None
         for task in [t for t in self._tasks if t.done()]:
             call = self._run.calls[self._tasks.pop(task)]
             self._came_to(call, task.result())
@@ -302,6 +305,7 @@ class Settlement:
             task = asyncio.create_task(
                 run.runner.run(tool, arguments, context), name=f"call:{call.tool_name}"
             )
+            task.add_done_callback(self._tool_ended)
             self._tasks[task] = call.call_id
 
     def _context(self, call: CallRow, tool: Tool) -> ToolContext[Any] | Outcome:

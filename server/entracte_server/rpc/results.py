@@ -83,15 +83,15 @@ def result_message(
     calls: dict[int, list[CallRow]] = {}
     for call in sorted(snapshot.calls, key=lambda k: (k.step, k.index)):
         calls.setdefault(call.step, []).append(call)
-    added = prompt.answers(steps, snapshot.calls)
     waiting = snapshot.waiting
     result = generate_result_pb2.GenerateResult(
         run_id=run.run_id,
         finish_reason=values.FINISH_REASONS.number(run.finish_reason),
         stop_cause=values.STOP_CAUSES.number(run.stop_cause),
         pending_calls=[pending_message(row) for row in waiting],
-        messages=to_messages([*snapshot.spec.input, *added]),
+        messages=to_messages(snapshot.spec.input),
     )
+    asked = len(result.messages)
     texts = []
     usage = Usage()
     for record in steps:
@@ -107,7 +107,9 @@ def result_message(
             response=_response(record),
             reasoning_text="".join(part.text for part in _thinking(record)),
         )
-        step.response.messages.extend(to_messages(prompt.step_messages(record, own)))
+        added = to_messages(prompt.step_messages(record, own))
+        step.response.messages.extend(added)
+        result.messages.extend(added)
         texts.append(step.text)
         result.tool_calls.extend(step.tool_calls)
         result.tool_results.extend(step.tool_results)
@@ -131,7 +133,7 @@ def result_message(
     if steps:
         last = steps[-1]
         result.response.CopyFrom(_response(last))
-        result.response.messages.extend(to_messages(added))
+        result.response.messages.extend(result.messages[asked:])
         if last.response.provider_metadata is not None:
             result.provider_metadata.text = last.response.provider_metadata
     if run.error is not None:
