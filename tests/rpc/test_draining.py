@@ -130,7 +130,7 @@ async def test_health_says_so_before_anything_is_refused(tmp_path: Path) -> None
 async def test_nothing_new_is_taken_and_readers_are_told_to_come_again(tmp_path: Path) -> None:
     """New runs, decisions and cancellations are refused with SERVER_DRAINING; so end streams: of a run
     that works or thinks, of a parked run, of the inbox, and waits for a result. What is stored can be
-    read. Work that ends within its time ends well."""
+    read. A tool that ends within its time is not executed again, and the next process goes on."""
     work = Work()
     async with stoppable(tmp_path, work.agent, grace=2.0) as server:
         peer = server.peer
@@ -163,8 +163,11 @@ async def test_nothing_new_is_taken_and_readers_are_told_to_come_again(tmp_path:
                 told_to_come_again(refusal)
         assert (await peer.run(run_id)).state == run_pb2.RUN_STATE_SUSPENDED
         assert kinds(await peer.chunks(run_id))[-1] == "finish"
+        work.entered.clear()
         work.gate.set()
+    async with serving(work.agent, store=tmp_path / "entracte.db") as (_, peer):
         await until(lambda: _succeeded(peer, "w"), "the run that works ends")
+        assert not work.entered.is_set()
 
 
 async def test_a_run_that_does_not_end_in_time_is_left_to_the_next_process(tmp_path: Path) -> None:
