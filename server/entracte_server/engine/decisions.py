@@ -147,7 +147,7 @@ async def _decide(
     try:
         return await engine.decide(op)
     except Refused as refused:
-        raise _refusal(pending, refused) from None
+        raise refusal_of(pending, refused) from None
     except NotFound:
         raise _not_found(ref) from None
 
@@ -180,7 +180,8 @@ def already_decided(pending: PendingRow, decision: DecisionRow | None) -> Refusa
     return refusal
 
 
-def _refusal(pending: PendingRow, refused: Refused) -> Refusal:
+def refusal_of(pending: PendingRow, refused: Refused) -> Refusal:
+    """Why a decision on `pending`, or a claim of it, was refused."""
     pending = refused.pending or pending
     pending_call_id = pending.pending_call_id
     if refused.cause == "expired":

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import msgspec
+import structlog
 
 from entracte_server.agents.agent import Agent
 from entracte_server.domain.chunks import PendingKind
@@ -16,6 +17,8 @@ from entracte_server.store.base import Decide
 
 if TYPE_CHECKING:
     from entracte_server.engine.engine import Engine
+
+_log = structlog.get_logger(__name__)
 
 PATIENCE = 600.0
 """Seconds for which a declared answer is left to a process that has the tool. Then the call is declined."""
@@ -94,7 +97,9 @@ def _settled(
         except Refusal as refusal:
             if refusal.reason == "TOOL_UNAVAILABLE":
                 return None, ""
-            return _declined(pending, call), "declined, because the answer does not fit the tool any more"
+        except BaseException:  # a validator is its author's code, which may raise anything
+            _log.exception("default_answer_refused", run_id=run.run_id, tool=pending.tool_name)
+        return _declined(pending, call), "declined, because the answer does not fit the tool any more"
     return _declined(pending, call), "declined"
 
 

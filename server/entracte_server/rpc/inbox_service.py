@@ -3,7 +3,7 @@
 from entracte.v1 import inbox_service_pb2 as pb
 from entracte_server.domain.errors import Refusal
 from entracte_server.domain.runs import DecisionRow, PendingRow
-from entracte_server.engine.decisions import already_decided
+from entracte_server.engine.decisions import refusal_of
 from entracte_server.engine.engine import Engine, draining
 from entracte_server.engine.runlog import now_ms
 from entracte_server.rpc import checks
@@ -138,16 +138,8 @@ class InboxService:
         except NotFound:
             raise _not_found(pending_call_id) from None
         except Refused as refused:
-            row, decision = await self._get(pending_call_id)
-            if refused.cause == "claimed":
-                raise Refusal(
-                    "PENDING_CALL_CLAIMED",
-                    f"{row.claimed_by} is deciding this call.",
-                    pending_call_id=pending_call_id,
-                    principal=row.claimed_by,
-                    expire_time=str(row.claimed_until),
-                ) from None
-            raise already_decided(row, decision) from None
+            row, _ = await self._get(pending_call_id)
+            raise refusal_of(row, refused) from None
         self._engine.hub.inbox.changed(op.tenant, (op.pending_call_id,))
         return row, made is not None
 
