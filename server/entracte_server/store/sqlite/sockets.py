@@ -36,9 +36,6 @@ MAX_READS = 64
 FULL_SECONDS = 1.0
 """A process that took nothing for so long is stopped or hung: what it does not take is dropped."""
 
-PROBE_SECONDS = 0.5
-"""How long it stands that a socket was not refused."""
-
 _log = logging.getLogger(__name__)
 
 _held: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
@@ -83,10 +80,9 @@ class Sockets:
         self._process_id = ""
         self._bound: _Bound | None = None
         self._complained = False
-        # Names of sockets: since when one is full, which were refused, when another was last not.
+        # Names of sockets: since when one is full, and which were refused and are not buried yet.
         self._full: dict[str, float] = {}
         self.refused: set[str] = set()
-        self._answered: dict[str, float] = {}
 
     def open(self, process_id: str) -> None:
         """Bind the socket of a process, in place of the one before."""
@@ -205,8 +201,7 @@ class Sockets:
     # ---- who is dead ----
 
     def refuses(self, process_id: str) -> bool:
-        """Whether a process is known to be dead. Costs three system calls, at most twice a second for
-        each process."""
+        """Whether a process is known to be dead. Costs a few system calls."""
         return self._refuses(file_name(process_id))
 
     def look_for_dead(self) -> None:
@@ -219,23 +214,16 @@ class Sockets:
         for name in names:
             self._remove(name)
             self.refused.discard(name)
-            self._answered.pop(name, None)
 
     def _refuses(self, name: str) -> bool:
         if (bound := self._bound) is None or name == bound.name:
             return False
-        if name in self.refused:
-            return True
-        now = time.monotonic()
-        if now - self._answered.get(name, -PROBE_SECONDS) < PROBE_SECONDS:
-            return False
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect(f"{bound.prefix}/{name}")
-            except ConnectionRefusedError:
-                self.refused.add(name)
-                return True
-            except OSError:
-                pass
-        self._answered[name] = now
-        return False
+        if name not in self.refused:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+                try:
+                    probe.connect(f"{bound.prefix}/{name}")
+                except ConnectionRefusedError:
+                    self.refused.add(name)
+                except OSError:
+                    pass
+        return name in self.refused

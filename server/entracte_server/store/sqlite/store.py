@@ -213,10 +213,9 @@ class SQLiteStore:
 
     async def peek(self, keys: Sequence[tuple[str, str]]) -> list[Sighting]:
         """See `Store.peek`."""
-        return [
-            replace(seen, alive=False) if seen.alive and self._sockets.refuses(seen.owner) else seen
-            for seen in await self._read(lambda raw: processes.peek(raw, keys))
-        ]
+        seen = await self._read(lambda raw: processes.peek(raw, keys))
+        dead = {owner for owner in {run.owner for run in seen if run.alive} if self._sockets.refuses(owner)}
+        return [replace(run, alive=False) if run.owner in dead else run for run in seen] if dead else seen
 
     # ---- upkeep ----
 
