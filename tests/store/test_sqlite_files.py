@@ -6,12 +6,13 @@ import os
 import sqlite3
 import stat
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from entracte_server.store.base import StoreError, StoreUnavailable
-from entracte_server.store.sqlite import SQLiteStore, WrongDatabase, migrate
+from entracte_server.store.sqlite import SQLiteStore, WrongDatabase, files, migrate
 from entracte_server.testing.store_conformance.builders import created
 from tests.store.golden.content import check, fill
 
@@ -87,6 +88,76 @@ class TestOpening:
             sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "store.db")
         )
         assert await asyncio.wait_for(child.wait(), 30) == 0
+
+
+class TestGone:
+    """Files that somebody takes away from a running process."""
+
+    @pytest.fixture(autouse=True)
+    def _looks_every_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(files, "CHECK_SECONDS", 0.0)
+
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[SQLiteStore]:
+        (tmp_path / "data").mkdir()
+        opened = await SQLiteStore.open(tmp_path / "data" / "store.db")
+        await opened.enter("here", 600)
+        yield opened
+        await opened.close()
+
+    @pytest.mark.parametrize("what", ["removed", "replaced", "log removed", "folder removed"])
+    async def test_the_database(
+        self, store: SQLiteStore, tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Nothing is acknowledged that nobody will ever read."""
+        path = tmp_path / "data" / "store.db"
+        run = await created(store)
+        if what == "removed":
+            path.unlink()
+        elif what == "replaced":
+            other = tmp_path / "other.db"
+            other.write_bytes(path.read_bytes())
+            other.rename(path)
+        elif what == "log removed":
+            path.with_name("store.db-wal").unlink()
+        else:
+            path.parent.rename(tmp_path / "elsewhere")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="was removed or replaced"):
+                await created(store)
+        with pytest.raises(StoreUnavailable, match="was removed or replaced"):
+            await store.renew("here", 600)
+        with pytest.raises(StoreUnavailable, match="was removed or replaced"):
+            await store.get_run(run.tenant, run.run_id)
+        assert [r.message for r in caplog.records if r.levelname == "CRITICAL"] == [
+            f"{path}{'-wal' if what == 'log removed' else ''} was removed or replaced while it was in use: "
+            "nothing is read or written until this process is restarted"
+        ]
+
+    async def test_a_database_that_comes_back(self, store: SQLiteStore, tmp_path: Path) -> None:
+        run = await created(store)
+        (tmp_path / "data").rename(tmp_path / "elsewhere")
+        with pytest.raises(StoreUnavailable):
+            await created(store)
+        (tmp_path / "elsewhere").rename(tmp_path / "data")
+        await created(store)
+        assert await store.get_run(run.tenant, run.run_id) == run
+
+    async def test_the_lock_file(self, store: SQLiteStore, tmp_path: Path) -> None:
+        """Two processes that know different lock files would not wait for each other."""
+        lock = tmp_path / "data" / "store.db.lock"
+        lock.unlink()
+        await created(store)
+        other = await SQLiteStore.open(tmp_path / "data" / "store.db")
+        lock.unlink()
+        await created(other)
+        await created(store)
+        with other._files.locked():
+            write = asyncio.ensure_future(created(store))
+            await asyncio.sleep(0.05)
+            assert not write.done()
+        await write
+        await other.close()
 
 
 class TestMigrating:
