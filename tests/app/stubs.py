@@ -94,5 +94,7 @@ async def worker(folder: Path, number: int, descriptor: int) -> int:
 if __name__ == "__main__":
     role, place, *rest = sys.argv[1:]
     if role == "supervisor":
+        if os.isatty(0):  # the first terminal that a new session opens becomes its own
+            os.close(os.open(os.ttyname(0), os.O_RDWR))
         sys.exit(supervisor(Path(place), rest[0]))
     sys.exit(asyncio.run(worker(Path(place), int(rest[0]), int(rest[1]))))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -72,7 +73,12 @@ class Supervised:
 
 @asynccontextmanager
 async def supervised(
-    folder: Path, behaviour: str = "serves", *, count: int = 2, **settings: Any
+    folder: Path,
+    behaviour: str = "serves",
+    *,
+    count: int = 2,
+    stdin: int = subprocess.DEVNULL,
+    **settings: Any,
 ) -> AsyncIterator[Supervised]:
     """A supervisor with `count` workers; it and they are gone at the end, however the test goes."""
     values = {"count": count, "stop_timeout": 5.0, **settings}
@@ -80,7 +86,7 @@ async def supervised(
     with (folder / "output").open("ab") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
             [sys.executable, "-m", "tests.app.stubs", "supervisor", str(folder), json.dumps(values)],
-            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            cwd=ROOT, stdin=stdin, stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
     it = Supervised(process, folder)
     try:
@@ -215,6 +221,41 @@ async def test_workers_do_not_outlive_their_supervisor(tmp_path: Path, behaviour
         await it.ended()
         assert len(it.journal("stopped")) == (2 if behaviour == "serves" else 0)
         assert it.output.count("did not stop in time") == (2 if behaviour == "stuck" else 0)
+
+
+# ---- at a terminal ----
+
+
+@asynccontextmanager
+async def at_terminal(folder: Path) -> AsyncIterator[tuple[Supervised, BinaryIO]]:
+    """A supervisor at a terminal of its own, and who sits there."""
+    master, slave = pty.openpty()
+    with os.fdopen(master, "wb", buffering=0) as person:
+        async with supervised(folder, "patient", stdin=slave) as it:
+            os.close(slave)
+            await it.started()
+            yield it, person
+
+
+async def test_control_c_lets_workers_finish(tmp_path: Path) -> None:
+    """It goes to everybody in the foreground; they are not."""
+    async with at_terminal(tmp_path) as (it, person):
+        person.write(b"\x03")
+        await it.until(lambda: len(it.journal("told")) == 2)
+        it.let_go()
+        assert await it.ended() == 0
+        assert len(it.journal("stopped")) == 2
+        assert "Traceback" not in it.output
+
+
+async def test_a_terminal_that_closes_stops_the_server(tmp_path: Path) -> None:
+    """Its hang-up is not the one that asks for new workers."""
+    async with at_terminal(tmp_path) as (it, person):
+        it.let_go()
+        person.close()
+        assert await it.ended() == 0
+        assert len(it.journal("stopped")) == 2
+        assert not it.logged("workers_restart")
 
 
 # ---- hung workers ----
