@@ -146,6 +146,15 @@ async def test_a_worker_that_dies_a_few_times_is_given_another_chance(tmp_path: 
         assert it.process.poll() is None
 
 
+async def test_workers_that_had_served_for_long_may_die_as_often_as_they_do(tmp_path: Path) -> None:
+    async with supervised(tmp_path, failures=2, early=0.0) as it:
+        await it.started()
+        for _ in range(4):
+            dead = it.pids[1]
+            os.kill(dead, signal.SIGKILL)
+            await it.until(lambda dead=dead: it.pids[1] != dead)  # type: ignore[misc]
+
+
 @pytest.mark.parametrize(
     ("behaviour", "code", "message"),
     [
@@ -181,6 +190,7 @@ async def test_workers_get_their_time(tmp_path: Path) -> None:
     async with supervised(tmp_path, "patient") as it:
         await it.started()
         it.process.send_signal(signal.SIGINT)
+        await it.until(lambda: "stopping" in it.output)
         it.process.send_signal(signal.SIGINT)
         await it.until(lambda: len(it.journal("told")) == 2)
         it.let_go()

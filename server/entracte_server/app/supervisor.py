@@ -16,13 +16,10 @@ from entracte_server.domain.data import Data
 
 _log = structlog.get_logger("entracte.supervisor")
 
-SETTLED_SECONDS = 30.0
-"""A worker that served for so long was not started in vain; one that dies before is a failure."""
-
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
 
-_ECHO_SECONDS = 0.5
+_ECHO_SECONDS = 1.0
 """Interrupts that come so soon after the first are the same one: from the terminal, and passed on by
 whatever started the server."""
 
@@ -36,7 +33,8 @@ class SupervisorSettings(Data, frozen=True):
     count: how many.
     start_timeout: how long one may take until it serves.
     hang_timeout: how long one may give no sign of life; 0: for ever.
-    failures: how often in a row the workers of one place may die before they have settled; 0: without end.
+    failures: how often in a row the workers of one place may die early; 0: without end.
+    early: a worker that has served for less dies early.
     stop_timeout: how long one may take to stop, with the grace time of running work.
     """
 
@@ -44,6 +42,7 @@ class SupervisorSettings(Data, frozen=True):
     start_timeout: float = 60.0
     hang_timeout: float = 60.0
     failures: int = 5
+    early: float = 30.0
     stop_timeout: float = 15.0
 
 
@@ -218,7 +217,7 @@ class Supervisor:
         dead = place.worker
         if dead is not None:
             _log_death(dead)
-            place.failures = 0 if dead.served() >= SETTLED_SECONDS else place.failures + 1
+            place.failures = 0 if dead.served() >= self._settings.early else place.failures + 1
             await self._pause(place)
         while (worker := await self._next(place.number)) is None:
             place.failures += 1
@@ -230,8 +229,8 @@ class Supervisor:
         when there were too many."""
         if 0 < self._settings.failures <= place.failures:
             raise GaveUp(
-                f"{place.failures} workers in a row died before they had served for {SETTLED_SECONDS:g} s; "
-                "the log says how each ended",
+                f"{place.failures} workers in a row died before they had served for "
+                f"{self._settings.early:g} s; the log says how each ended",
                 1,
             )
         if place.failures > 1:
