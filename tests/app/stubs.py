@@ -72,6 +72,8 @@ async def worker(folder: Path, number: int, descriptor: int) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     if behaviour == "never-ready":
         stuck_here()
+    while behaviour == "waits" and not (folder / "go").exists():  # noqa: ASYNC110 - a file of another process
+        await asyncio.sleep(0.01)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -85,7 +87,7 @@ async def worker(folder: Path, number: int, descriptor: int) -> int:
     if behaviour == "stubborn":
         await asyncio.sleep(3600)
     if behaviour == "patient":
-        while not (folder / "go").exists():  # noqa: ASYNC110 - a file, for another process
+        while not (folder / "go").exists():  # noqa: ASYNC110 - a file of another process
             await asyncio.sleep(0.01)
     note("stopped")
     return 0

@@ -53,7 +53,7 @@ class Supervised:
         (self._folder / "behaviour").write_text(behaviour)
 
     def let_go(self) -> None:
-        """Patient workers may end."""
+        """Patient workers may end, and those that wait may begin."""
         (self._folder / "go").touch()
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -346,3 +346,20 @@ async def test_successors_that_do_not_work_leave_the_old_ones_at_work(tmp_path: 
         it.process.send_signal(signal.SIGHUP)
         await it.until(lambda: it.logged("workers_restarted"))
         assert not {*before.values()} & {*it.pids.values()}
+
+
+async def test_a_worker_that_dies_while_its_successor_starts_has_one_successor(tmp_path: Path) -> None:
+    async with supervised(tmp_path) as it:
+        await it.started()
+        before = it.pids
+        it.behave("waits")
+        it.process.send_signal(signal.SIGHUP)
+        await it.until(lambda: len(it.journal("begins")) == 3)
+        os.kill(before[1], signal.SIGKILL)
+        await it.until(lambda: gone(before[1]))
+        it.let_go()
+        await it.until(lambda: it.logged("workers_restarted"))
+        assert [line["worker"] for line in it.journal("begins")] == [1, 2, 1, 2]
+        it.process.send_signal(signal.SIGTERM)
+        assert await it.ended() == 0
+        assert len(it.journal("begins")) == 4
