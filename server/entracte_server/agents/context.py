@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Generic, NoReturn
 
@@ -67,6 +67,7 @@ class ToolContext(Generic[R]):
         state: dict[str, Any] | None = None,
         resume_schema: str | None = None,
         emit: Callable[[str | None, str, str], None] | None = None,
+        drain: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.run_id = run_id
         self.tool_call_id = tool_call_id
@@ -83,6 +84,7 @@ class ToolContext(Generic[R]):
         self.state: dict[str, Any] = {} if state is None else state
         self._resume_schema = resume_schema
         self._emit = emit
+        self._drain = drain
         self._cancelled = threading.Event()
 
     @property
@@ -123,10 +125,17 @@ class ToolContext(Generic[R]):
 
     def write(self, value: Any, *, name: str | None = None, id: str = "") -> None:
         """Stream a JSON value to whoever follows the run: as `tool-output`, or with `name` as
-        `data-NAME`. Raises `TypeError` or `ValueError` as `suspend` does."""
+        `data-NAME`. A synchronous tool waits here while it is faster than the store; an asynchronous one
+        that writes much waits with `drain`. Raises `TypeError` or `ValueError` as `suspend` does, and
+        `BufferError` when 16 MiB were written without waiting."""
         text = json_text.dump_for_storage(value)
         if self._emit is not None and not self._cancelled.is_set():
             self._emit(name, text, id)
+
+    async def drain(self) -> None:
+        """Wait while the tool writes faster than the store; for asynchronous tools that write much."""
+        if self._drain is not None and not self._cancelled.is_set():
+            await self._drain()
 
     def _cancel(self) -> None:
         self._cancelled.set()

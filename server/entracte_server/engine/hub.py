@@ -18,6 +18,10 @@ RunKey = tuple[str, str]
 """Tenant and run id."""
 
 
+EVENT_BYTES = 256
+"""What an event takes beside its chunks, in bytes."""
+
+
 class Event:
     """Chunks that were committed, the run's state after that, or both."""
 
@@ -61,8 +65,7 @@ class Subscription:
 
     def push(self, event: Event) -> None:
         """Add an event and wake the reader."""
-        if event.row is not None:
-            self._size += len(event.row.data)
+        self._size += EVENT_BYTES if event.row is None else EVENT_BYTES + len(event.row.data)
         if self._size > self._limit and self._events:
             self._events.clear()
             self._size = 0

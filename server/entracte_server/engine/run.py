@@ -154,10 +154,14 @@ class RunExecution:
         )
         return msgspec.structs.replace(call, resolution=None)
 
+    def is_late(self, call_id: str) -> bool:
+        """Whether nobody waits for the tool of a call any more."""
+        call = self.calls.get(call_id)
+        return call is None or call.state != "started"
+
     def write_out(self, call_id: str, payload: c.Payload) -> None:
         """A running tool reports. What comes too late is dropped."""
-        call = self.calls.get(call_id)
-        if call is None or call.state != "started":
+        if self.is_late(call_id):
             return
         try:
             self.log.emit(payload)
@@ -324,6 +328,7 @@ class RunExecution:
         if self._messages is None:
             self._messages = prompt.conversation(self.spec, self.steps, self.calls.values())
         for position, model in enumerate(self._models):
+            self.log.check()
             self._answer = answer = Answer()
             self._model_name = model.name
             if not self._announced:

@@ -117,6 +117,11 @@ class RunLog:
         """Later chunks belong to this attempt of this step."""
         self._encoder = ChunkEncoder(self._run, step, attempt)
 
+    @property
+    def unwritten(self) -> int:
+        """How many bytes of chunks wait for the write in flight to end."""
+        return self._size
+
     def emit(self, *payloads: Payload) -> None:
         """Add chunks; they are written with the next `flush` or `commit`."""
         self.extend(payloads)

@@ -26,6 +26,7 @@ from entracte_server.domain.options import ApprovalRules, ClientTool
 from entracte_server.domain.runs import CallRow, Outcome, PendingRow, StepRecord
 from entracte_server.engine.execution import Parked
 from entracte_server.engine.expiry import EXPIRED, expiry_of
+from entracte_server.engine.outlet import Outlet
 from entracte_server.engine.runlog import now_ms
 
 if TYPE_CHECKING:
@@ -316,16 +317,7 @@ class Settlement:
                 answer = tool.parse_resume(call.resume_data or "null")
             except (InvalidValue, json_text.InvalidJson) as error:
                 return Outcome("error", f"The answer does not fit the tool any more: {error}", "exception")
-        loop = asyncio.get_running_loop()
-
-        def emit(name: str | None, text: str, event_id: str) -> None:
-            payload: c.Payload = (
-                c.ToolOutput(call.call_id, call.tool_name, text)
-                if name is None
-                else c.Custom(name, text, event_id)
-            )
-            loop.call_soon_threadsafe(run.write_out, call.call_id, payload)
-
+        outlet = Outlet(run, call.call_id, call.tool_name)
         return ToolContext(
             run_id=run.log.key[1],
             tool_call_id=call.call_id,
@@ -343,7 +335,8 @@ class Settlement:
             ),
             state=json_text.parse_stored(call.tool_state) if call.tool_state else None,
             resume_schema=tool.resume_schema,
-            emit=emit,
+            emit=outlet.write,
+            drain=outlet.drain,
         )
 
     def _came_to(self, call: CallRow, outcome: Outcome | Parked) -> None:

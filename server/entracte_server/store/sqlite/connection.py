@@ -66,7 +66,13 @@ class Database:
 
     connection: aiosqlite.Connection
     raw: sqlite3.Connection
-    in_flight: int = 0
+    _asked: int = 0
+    _done: int = 0
+
+    @property
+    def in_flight(self) -> int:
+        """How many functions wait or run. They do so as well when their callers are gone."""
+        return self._asked - self._done
 
     @classmethod
     async def open(cls, files: DatabaseFiles, *, writable: bool, synchronous: Synchronous) -> "Database":
@@ -103,9 +109,12 @@ class Database:
         # aiosqlite has no public way to run several statements in one trip to its thread. The
         # closure has no arguments: aiosqlite formats the callable when debug logging is on.
         def run() -> T:
-            return function(self.raw)
+            try:
+                return function(self.raw)
+            finally:
+                self._done += 1  # only this thread writes it
 
-        self.in_flight += 1
+        self._asked += 1
         try:
             result: T = await self.connection._execute(run)  # type: ignore[no-untyped-call]
         except sqlite3.Error as error:
@@ -114,8 +123,6 @@ class Database:
             if self.connection._running and self.connection._connection is not None:
                 raise
             raise StoreUnavailable("the store is closed") from error
-        finally:
-            self.in_flight -= 1
         return result
 
     async def close(self) -> None:

@@ -41,9 +41,13 @@ from entracte_server.store.sqlite.files import DatabaseFiles
 from entracte_server.store.sqlite.migrate import cursor_key, migrate
 from entracte_server.store.sqlite.requests import made_by
 from entracte_server.store.sqlite.sockets import Sockets
-from entracte_server.store.sqlite.writer import Writer
+from entracte_server.store.sqlite.writer import Operation, Writer
 
 T = TypeVar("T")
+
+MAX_WAITING = 20_000
+"""Requests that may wait for the writing connection, or for one that reads. They do so as well when
+those who made them are gone, so that the limits on RPCs do not bound them."""
 
 
 class SQLiteStore:
@@ -109,7 +113,16 @@ class SQLiteStore:
         if self._files.gone:
             raise StoreUnavailable(self._files.gone)
         reader = min(self._readers, key=_in_flight)
+        if reader.in_flight >= MAX_WAITING:
+            raise StoreUnavailable("too many reads wait for the database")
         return await reader.call(function)
+
+    async def _asked(self, operation: Operation[T]) -> T:
+        """Do what somebody asks for. What the owners of runs write is not counted: each of them waits
+        for its write before it makes another."""
+        if self._writer.waiting >= MAX_WAITING:
+            raise StoreUnavailable("too many changes wait for the database")
+        return await self._writer.submit(operation)
 
     def submit(self, op: RunWrite) -> "asyncio.Future[Written]":
         """See `Store.submit`."""
@@ -121,25 +134,25 @@ class SQLiteStore:
 
     async def create_run(self, op: CreateRun) -> Created:
         """See `Store.create_run`."""
-        return await self._writer.submit(partial(owner.create_run, op))
+        return await self._asked(partial(owner.create_run, op))
 
     async def decide(self, op: Decide) -> Decided:
         """See `Store.decide`."""
-        return await self._writer.submit(partial(commands.decide, op))
+        return await self._asked(partial(commands.decide, op))
 
     async def cancel(self, op: Cancel) -> Cancelled:
         """See `Store.cancel`."""
-        return await self._writer.submit(partial(commands.cancel, op))
+        return await self._asked(partial(commands.cancel, op))
 
     async def claim(self, op: Claim) -> tuple[PendingRow, Made | None]:
         """See `Store.claim`."""
-        return await self._writer.submit(partial(commands.claim, op))
+        return await self._asked(partial(commands.claim, op))
 
     async def delete_run(
         self, tenant: str, run_id: str, *, force: bool, request: RequestKey | None
     ) -> Made | None:
         """See `Store.delete_run`."""
-        return await self._writer.submit(partial(commands.delete_run, tenant, run_id, force, request))
+        return await self._asked(partial(commands.delete_run, tenant, run_id, force, request))
 
     # ---- processes ----
 

@@ -210,6 +210,11 @@ class Writer:
         self._closing = False
         self._task = self._loop.create_task(self._work(), name="sqlite-writer")
 
+    @property
+    def waiting(self) -> int:
+        """How many operations wait for their group."""
+        return len(self._queue)
+
     def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
         """Queue an operation: a future that is done when it is durable.
 
