@@ -12,6 +12,7 @@ import pytest
 
 from entracte_server.store.base import Refused, StoreUnavailable
 from entracte_server.store.sqlite import SQLiteStore, files, migrate
+from entracte_server.store.sqlite.connection import prepare
 from entracte_server.testing.store_conformance.builders import (
     TENANT,
     a_decide,
@@ -66,6 +67,20 @@ class TestAtOnce:
                 await process.ask("create", f"run-{number}", "p")
         assert versions(database) == [number for number, _, _ in migrate.migrations()]
 
+    async def test_migrating(self, database: Path) -> None:
+        """All wait for the one that does it, and find it done."""
+        unpack(GOLDEN[0], database)
+        held = await prepare(database)
+        held.acquire()
+        opening = [asyncio.create_task(SQLiteStore.open(database)) for _ in range(6)]
+        await asyncio.sleep(0.1)
+        assert versions(database) == [1]
+        held.release()
+        held.close()
+        for store in await asyncio.gather(*opening):
+            await store.close()
+        assert versions(database) == [number for number, _, _ in migrate.migrations()]
+
     async def test_working(self, store: SQLiteStore, database: Path) -> None:
         """All that was acknowledged is there, whole; nobody was told that the database is locked."""
         async with other_processes(database, 3) as processes:
@@ -114,10 +129,10 @@ class TestDeath:
             assert await store.orphans(AGENTS, limit=9) == []
             assert sockets(database) == ["doomed.sock", "here.sock", "other.sock"]
             await doomed.kill()
-            (lost,) = await store.orphans(AGENTS, limit=9)
-            assert lost.run_id == "lost"
             assert not await alive(store, "lost")
             assert await alive(store, "kept")
+            (lost,) = await store.orphans(AGENTS, limit=9)
+            assert lost.run_id == "lost"
             # Whoever finds it cleans up, and tells those that cannot see it.
             assert sockets(database) == ["here.sock", "other.sock"]
             assert not await alive(third, "lost")
@@ -181,6 +196,26 @@ class TestDeath:
             assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         raw.close()
         await created(store)
+
+    async def test_of_the_machine(self, store: SQLiteStore, database: Path) -> None:
+        """Leases of another boot have ended, whatever the clock says."""
+        other = await SQLiteStore.open(database)
+        await other.enter("there", LONG)
+        assert await other.lead("sweep", "there", LONG)
+        run = await created(other, owner="there")
+        with sqlite3.connect(database) as raw:
+            for table in ("processes", "duties"):
+                raw.execute(f"UPDATE {table} SET boot_id = 'another', lease_end = lease_end * 2")
+        raw.close()
+        assert not await alive(store, run.run_id)
+        assert [row.run_id for row in await store.orphans(AGENTS, limit=9)] == [run.run_id]
+        assert not await other.renew("there", LONG)
+        assert await store.lead("sweep", "here", LONG)
+        await other.enter("there again", LONG)
+        with sqlite3.connect(database) as raw:
+            assert raw.execute("SELECT process_id FROM processes").fetchall() == [("there again",)]
+        raw.close()
+        await other.close()
 
 
 class TestStopping:

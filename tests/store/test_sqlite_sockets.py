@@ -120,7 +120,7 @@ async def test_who_is_dead(post: Post) -> None:
     assert not one.refuses("never there")
     assert one.refuses("dead")
     assert one.refused == {"dead.sock"}
-    one.look_for_dead()
+    one.broadcast("hello")
     dead = {"dead.sock", file_name("dead, and owned nothing")}
     assert one.refused == dead
     assert dead < set(post.names())  # until somebody says that this is settled
@@ -129,13 +129,6 @@ async def test_who_is_dead(post: Post) -> None:
     assert not one.refused
     two.close()
     assert not one.refuses("two")  # it left
-
-
-async def test_a_text_that_is_refused_tells_of_a_death(post: Post) -> None:
-    one, _ = post.join("one")
-    post.bind("dead").close()
-    assert one.broadcast("hello")
-    assert one.refused == {"dead.sock"}
 
 
 async def test_one_that_takes_nothing(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +199,6 @@ async def test_without_sockets_all_is_silence(
     assert "processes hear of each other" in caplog.text
     assert one.send("two", "hello")
     assert one.broadcast("hello")
-    one.look_for_dead()
     assert not one.refuses("two")
     one.close()
 

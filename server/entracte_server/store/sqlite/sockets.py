@@ -80,9 +80,10 @@ class Sockets:
         self._process_id = ""
         self._bound: _Bound | None = None
         self._complained = False
-        # Names of sockets: since when one is full, and which were refused and are not buried yet.
         self._full: dict[str, float] = {}
+        """Sockets that took nothing, and since when."""
         self.refused: set[str] = set()
+        """Sockets of dead processes that are not buried yet, as far as somebody tried them."""
 
     def open(self, process_id: str) -> None:
         """Bind the socket of a process, in place of the one before."""
@@ -203,11 +204,6 @@ class Sockets:
     def refuses(self, process_id: str) -> bool:
         """Whether a process is known to be dead. Costs a few system calls."""
         return self._refuses(file_name(process_id))
-
-    def look_for_dead(self) -> None:
-        """Try all sockets of the folder."""
-        for name in self._others():
-            self._refuses(name)
 
     def bury(self, names: Collection[str]) -> None:
         """Remove the sockets of dead processes, when all that tells of them elsewhere is settled."""

@@ -167,7 +167,6 @@ class SQLiteStore:
         self._sockets.open(process_id)
         self._signals.start(process_id, self._sockets)
         self._present = process_id
-        self._sockets.look_for_dead()  # they are buried when orphans are looked for
 
     async def renew(self, process_id: str, seconds: float) -> bool:
         """See `Store.renew`."""
