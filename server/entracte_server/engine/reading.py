@@ -84,22 +84,26 @@ class Reader:
                     self._engine.check_stranded(self._key)
                     if self._engine.draining:
                         raise draining()
+            # What piled up while the client was written to goes out as one message.
+            pieces: list[bytes] = []
+            missing = False
             for event in events:
                 row = event.row
                 if row is not None and row.last > self._after:
-                    if row.first != self._after + 1:
-                        stored = row.last
+                    missing = row.first != self._after + 1
+                    if missing:
                         break
                     self._after = row.last
-                    for piece in codec.split(row.data, PAGE):
-                        yield piece
+                    pieces.append(row.data)
                 if event.state is not None:
                     state = event.state
-            else:
-                stored = self._after
-                continue
-            run = await self._engine.store.get_run(*self._key)
-            state, stored = run.state, run.last_sequence
+            stored = self._after
+            if pieces:
+                for piece in codec.split(pieces[0] if len(pieces) == 1 else b"".join(pieces), PAGE):
+                    yield piece
+            if missing:
+                run = await self._engine.store.get_run(*self._key)
+                state, stored = run.state, run.last_sequence
 
     def _rests(self, state: RunState, until_finished: bool) -> bool:
         return state in TERMINAL or (state == "suspended" and not until_finished)
