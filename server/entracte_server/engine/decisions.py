@@ -143,7 +143,7 @@ async def _decide(
     started = None
     if decided_call.outcome is None and not decided_call.redefined:
         started = msgspec.structs.replace(decided_call, state="started", key=decided_call.key or new_id())
-    op = Decide(decision, decided_call, engine.lease.owner, started, request)
+    op = Decide(decision, decided_call, engine.owner, started, request)
     try:
         return await engine.decide(op)
     except Refused as refused:

@@ -149,6 +149,13 @@ class Engine:
         await self.lease.give_up()
 
     @property
+    def owner(self) -> str:
+        """Who this process is when it takes a run. Raises `Refusal` SERVER_DRAINING, STORE_UNAVAILABLE."""
+        if self.draining:
+            raise draining()
+        return self.lease.owner
+
+    @property
     def active_runs(self) -> int:
         """How many runs this process executes now."""
         return len(self._active)
@@ -300,7 +307,7 @@ class Engine:
             principal=request.principal,
             create_time=now,
             update_time=now,
-            owner=self.lease.owner,
+            owner=self.owner,
             fence=1,
             last_sequence=2,
             step=1,

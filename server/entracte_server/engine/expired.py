@@ -76,7 +76,7 @@ async def decide_expired(engine: "Engine", pending: PendingRow, now: int) -> boo
     started = None
     if settled.outcome is None and not settled.redefined:
         started = msgspec.structs.replace(settled, state="started", key=settled.key or new_id())
-    await engine.decide(Decide(decision, settled, engine.lease.owner, started, expiry=True))
+    await engine.decide(Decide(decision, settled, engine.owner, started, expiry=True))
     return True
 
 

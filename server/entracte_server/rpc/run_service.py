@@ -81,7 +81,7 @@ class RunService:
             tenant=tenant,
             run_id=run_id,
             reason=checks.text("reason", request.reason, MAX_REASON),
-            owner=self._engine.lease.owner,
+            owner=self._engine.owner,
             now=now_ms(),
             request=checks.request_key(request),
         )
