@@ -12,7 +12,7 @@ from entracte_server.models.base import Model
 from entracte_server.models.providers import Providers
 from entracte_server.rpc.server import Server, ServerSettings
 from entracte_server.store.base import Store
-from entracte_server.store.sqlite import SQLiteStore
+from entracte_server.store.opening import open_store
 
 
 class Running(Data, frozen=True):
@@ -64,7 +64,7 @@ async def running(
         for agent in app.agents.values():
             resolve(agent)
         await providers.load()
-        store = await SQLiteStore.open(settings.sqlite_path())
+        store = await open_store(settings.store, listen_url=settings.store_listen_url)
         try:
             engine = Engine(
                 app=app, store=store, resolve=resolve, settings=engine_settings or settings.engine()

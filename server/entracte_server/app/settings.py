@@ -19,6 +19,7 @@ from entracte_server.engine.settings import EngineSettings
 from entracte_server.models.providers import ProviderSettings
 from entracte_server.rpc.call import ROLES, Principal
 from entracte_server.rpc.server import ServerSettings
+from entracte_server.store.opening import without_password
 
 DEFAULT_FILE = "entracte.toml"
 
@@ -70,8 +71,21 @@ class Settings(BaseSettings):
         str, pydantic.Field(description="Where to listen, host:port. Port 0 takes any free one.")
     ] = "127.0.0.1:50051"
     store: Annotated[
-        str, pydantic.Field(description="The database: `sqlite:///PATH` (three slashes, then the path).")
+        str,
+        pydantic.Field(
+            repr=False,
+            description="The database: `sqlite:///PATH` (three slashes, then the path), or "
+            "`postgresql://USER:PASSWORD@HOST/DATABASE`.",
+        ),
     ] = "sqlite:///entracte.db"
+    store_listen_url: Annotated[
+        str,
+        pydantic.Field(
+            repr=False,
+            description="A direct URL of the same PostgreSQL database, when `store` leads through a pooler "
+            "in transaction mode.",
+        ),
+    ] = ""
     workers: Annotated[
         Count, pydantic.Field(description="Processes that serve, all on one port and one store.")
     ] = 1
@@ -274,9 +288,7 @@ class Settings(BaseSettings):
                 raise ValueError(f"providers.{name}: {error}") from None
         return result
 
-    def sqlite_path(self) -> Path:
-        """Where the database file is. Raises `ValueError` for another kind of store."""
-        prefix = "sqlite:///"
-        if not self.store.startswith(prefix) or len(self.store) == len(prefix):
-            raise ValueError(f"store {self.store!r}: use sqlite:///PATH")
-        return Path(self.store.removeprefix(prefix))
+    @property
+    def shown_store(self) -> str:
+        """The store's URL as people may see it."""
+        return without_password(self.store)

@@ -38,7 +38,9 @@ class StoreError(Exception):
     """The root of what stores raise.
 
     StoreError
-    ├── StoreUnavailable     the database does not answer or cannot write; nothing was changed
+    ├── StoreUnavailable     the database does not answer or cannot write; most likely, but not surely,
+    │                        nothing was changed
+    ├── WrongDatabase        the database is none this code can use
     ├── LeaseLost            the run is owned by somebody else now; nothing was changed
     ├── NotFound             no such row for this tenant
     ├── RunExists            the run id is taken
@@ -49,6 +51,10 @@ class StoreError(Exception):
 
 class StoreUnavailable(StoreError):
     """The database does not answer or cannot write (locked, full, I/O error)."""
+
+
+class WrongDatabase(StoreError):
+    """Not a database this code can use: newer than the code, or of another program."""
 
 
 class LeaseLost(StoreError):

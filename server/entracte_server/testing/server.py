@@ -28,11 +28,12 @@ class TestServer(Data, frozen=True):
 async def serve(
     app: App, *, store: str | Path | None = None, grace: float = 0.0, **settings: Any
 ) -> AsyncIterator[TestServer]:
-    """Serve `app` while the context lasts. `store` is a database file (default: a temporary one);
-    `settings` are fields of `entracte_server.app.settings.Settings`."""
+    """Serve `app` while the context lasts. `store` is a database file (default: a temporary one), or a
+    URL as for the setting `store`; `settings` are fields of `entracte_server.app.settings.Settings`."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(store) if store is not None else Path(folder) / "entracte.db"
+        path = store if store is not None else Path(folder) / "entracte.db"
+        url = path if isinstance(path, str) and "://" in path else f"sqlite:///{path}"
         settings.setdefault("address", "127.0.0.1:0")
-        values = Settings(store=f"sqlite:///{path}", grace=grace, **settings)
+        values = Settings(store=url, grace=grace, **settings)
         async with running(app, values) as it:
             yield TestServer(f"127.0.0.1:{it.server.port}", it.engine, it.store)

@@ -80,7 +80,7 @@ def _echo(request: Any) -> list[dict[str, Any]]:
 @click.command()
 @click.argument("target", metavar="MODULE:APP")
 @click.option("--address", help="Where to listen, host:port. Default 127.0.0.1:50051.")
-@click.option("--store", help="The database, sqlite:///PATH. Default sqlite:///entracte.db.")
+@click.option("--store", help="The database: sqlite:///PATH or postgresql://... Default sqlite:///entracte.db.")
 @click.option(
     "--scripted",
     is_flag=False,
@@ -191,7 +191,7 @@ async def _serve(app: "App", settings: "Settings", stand_in: Any, lifeline: "Lif
             await stop.wait()
         else:
             host = settings.address.rpartition(":")[0]
-            say_started(f"{host}:{it.server.port}", settings.store, agents)
+            say_started(f"{host}:{it.server.port}", settings.shown_store, agents)
             await stop.wait()
             say_stopping()
 
@@ -215,15 +215,15 @@ def say_stopping() -> None:
 
 
 @click.command()
-@click.option("--store", help="The database, sqlite:///PATH. Default sqlite:///entracte.db.")
+@click.option("--store", help="The database: sqlite:///PATH or postgresql://... Default sqlite:///entracte.db.")
 def migrate(store: str | None) -> None:
     """Bring the database up to this version's schema. `serve` does so by itself."""
     settings = read_settings(store=store)
 
     async def work() -> None:
-        from entracte_server.store.sqlite import SQLiteStore
+        from entracte_server.store.opening import open_store
 
-        opened = await SQLiteStore.open(settings.sqlite_path())
+        opened = await open_store(settings.store, listen_url=settings.store_listen_url)
         await opened.close()
 
     from entracte_server.store.base import StoreError
@@ -233,4 +233,4 @@ def migrate(store: str | None) -> None:
     except (StoreError, OSError, ValueError) as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
-    click.echo(f"{settings.store} is up to date.")
+    click.echo(f"{settings.shown_store} is up to date.")

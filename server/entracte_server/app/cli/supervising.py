@@ -39,7 +39,7 @@ def supervise(
 
     def started(agents: Agents) -> None:
         with suppress(OSError):  # nobody reads it any more
-            say_started(reservation.address, settings.store, agents, settings.workers)
+            say_started(reservation.address, settings.shown_store, agents, settings.workers)
 
     def stopping() -> None:
         with suppress(OSError):

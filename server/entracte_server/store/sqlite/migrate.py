@@ -6,13 +6,9 @@ import sqlite3
 import time
 from importlib import resources
 
-from entracte_server.store.base import StoreError
+from entracte_server.store.base import WrongDatabase
 
 _NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
-
-
-class WrongDatabase(StoreError):
-    """The file is not a database this code can use: newer than the code, or somebody else's."""
 
 
 def migrations() -> list[tuple[int, str, str]]:
@@ -65,6 +61,9 @@ def migrate(connection: sqlite3.Connection) -> int:
             continue
         connection.execute("BEGIN IMMEDIATE")
         try:
+            if version_of(connection) >= version:  # by somebody who does not heed the lock file
+                connection.execute("ROLLBACK")
+                continue
             if version == 1:
                 connection.execute(
                     "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "

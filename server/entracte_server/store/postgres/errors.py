@@ -1,0 +1,72 @@
+"""What can go wrong below the store, and what is done about it.
+
+DatabaseError      a statement was refused; `sqlstate` says why
+ConnectionLost     the connection is gone; what was sent may have taken effect or not
+"""
+
+from entracte_server.store.base import StoreUnavailable
+
+
+class DatabaseError(Exception):
+    """The server refused a statement."""
+
+    def __init__(self, sqlstate: str, message: str) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} ({self.sqlstate})"
+
+
+class ConnectionLost(Exception):
+    """The connection could not be made, or broke."""
+
+
+_OTHER_SERVER = frozenset(
+    {
+        "25006",  # read-only: a standby, or a primary that is one no more
+        "26000",  # a prepared statement that is not there: a pooler gave us another connection
+        "42P05",  # one that is there already: the same
+        "25P03",  # we were idle in a transaction for too long
+        "57P01",  # terminated by an administrator
+        "57P02",  # the server crashed
+        "57P03",  # it starts or stops
+        "57P04",  # the database was dropped
+        "57P05",  # we were idle for too long
+        "53300",  # too many connections
+    }
+)
+_AGAIN = frozenset(
+    {
+        "40001",  # serialization failure
+        "40P01",  # deadlock
+        "40003",  # completion unknown
+        "55P03",  # a lock was not to be had in time
+    }
+)
+POOLED = frozenset({"26000", "42P05"})
+"""What a pooler in transaction mode makes of prepared statements."""
+
+
+def breaks_connection(error: Exception) -> bool:
+    """Whether another connection is needed."""
+    if isinstance(error, DatabaseError):
+        return error.sqlstate in _OTHER_SERVER or error.sqlstate.startswith("08")
+    return isinstance(error, ConnectionLost)
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether another attempt may succeed, without anything being different on our side."""
+    return breaks_connection(error) or (isinstance(error, DatabaseError) and error.sqlstate in _AGAIN)
+
+
+def is_callers_fault(error: DatabaseError) -> bool:
+    """Whether the values are to blame: out of range, or a unique id used twice."""
+    return error.sqlstate.startswith(("22", "23"))
+
+
+def unavailable(error: Exception) -> StoreUnavailable:
+    """What the callers are told."""
+    failure = StoreUnavailable(f"the database does not answer: {error}")
+    failure.__cause__ = error
+    return failure

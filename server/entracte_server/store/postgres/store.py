@@ -1,0 +1,292 @@
+"""The PostgreSQL store: any number of processes on any number of hosts."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
+from entracte_server.store.base import (
+    Cancel,
+    Cancelled,
+    ChunkRow,
+    Claim,
+    Created,
+    CreateRun,
+    Decide,
+    Decided,
+    DecisionFilter,
+    Found,
+    Made,
+    PendingFilter,
+    RequestKey,
+    Retention,
+    RunFilter,
+    RunWrite,
+    Sighting,
+    StoreUnavailable,
+    Written,
+)
+from entracte_server.store.cursors import Cursors
+from entracte_server.store.interests import Interests
+from entracte_server.store.postgres import commands, lists, owner, processes, reads, upkeep
+from entracte_server.store.postgres.connection import Connection
+from entracte_server.store.postgres.errors import ConnectionLost, DatabaseError, unavailable
+from entracte_server.store.postgres.migrate import MIGRATION_SECONDS, cursor_key, migrate
+from entracte_server.store.postgres.notify import Notifier
+from entracte_server.store.postgres.pool import Connect, Pool
+from entracte_server.store.postgres.programs import Program
+from entracte_server.store.postgres.retrying import insist
+from entracte_server.store.postgres.transactions import execute
+from entracte_server.store.postgres.writer import Writers
+from entracte_server.store.signals import Signals
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 5.0
+"""How long making a connection may take."""
+
+WRITERS = 2
+READERS = 4
+
+_DEFAULTS = {
+    "application_name": "entracte",
+    "client_encoding": "UTF8",
+    "connect_timeout": "4",
+    # A peer that is gone without a word is noticed within seconds.
+    "keepalives_idle": "10",
+    "keepalives_interval": "3",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+
+
+class PostgresStore:
+    """A `Store` in a PostgreSQL database. Made by `open`; to be closed."""
+
+    def __init__(self, connect: Connect, listen: Connect, cursors: Cursors) -> None:
+        self._writers = Writers(connect, WRITERS)
+        self._pool = Pool(connect, READERS)
+        self._interests = Interests()
+        self._notifier = Notifier(listen, self._interests)
+        self._cursors = cursors
+        self._present = ""
+        self._closed: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(cls, url: str, *, listen_url: str = "") -> "PostgresStore":
+        """Open the database at `url` and bring it to the version of this code.
+
+        `url` may lead through a pooler in transaction mode; then `listen_url` must be given, and lead
+        to the same database directly. Raises `ValueError` for what is no URL of PostgreSQL,
+        `StoreUnavailable`, `WrongDatabase`.
+        """
+        connect = partial(Connection.connect, _conninfo(url), named=not listen_url, seconds=CONNECT_SECONDS)
+        listen = partial(
+            Connection.connect, _conninfo(listen_url or url), named=True, seconds=CONNECT_SECONDS
+        )
+        key = await insist(lambda again: _bring_up(_conninfo(url)))
+        return cls(connect, listen, Cursors(key))
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        if self._closed is None:
+            self._closed = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closed)
+
+    async def _close(self) -> None:
+        self._present = ""
+        await self._notifier.close()
+        await self._pool.close()
+        await self._writers.close()
+
+    async def _read(self, program: Callable[[], Program[T]]) -> T:
+        if self._closed is not None:
+            raise StoreUnavailable("the store is closed")
+        return await self._pool.read(program)
+
+    # ---- runs ----
+
+    def submit(self, op: RunWrite) -> "asyncio.Future[Written]":
+        """See `Store.submit`."""
+        return self._writers.submit((op.tenant, op.run_id), partial(owner.write_run, op))
+
+    async def write(self, op: RunWrite) -> Written:
+        """See `Store.write`."""
+        return await self.submit(op)
+
+    async def create_run(self, op: CreateRun) -> Created:
+        """See `Store.create_run`."""
+        key = (op.run.tenant, op.run.run_id)
+        return await self._writers.submit(key, partial(owner.create_run, op))
+
+    async def decide(self, op: Decide) -> Decided:
+        """See `Store.decide`."""
+        key = (op.decision.tenant, op.decision.run_id)
+        return await self._writers.submit(key, partial(commands.decide, op))
+
+    async def cancel(self, op: Cancel) -> Cancelled:
+        """See `Store.cancel`."""
+        return await self._writers.submit((op.tenant, op.run_id), partial(commands.cancel, op))
+
+    async def claim(self, op: Claim) -> tuple[PendingRow, Made | None]:
+        """See `Store.claim`."""
+        return await self._pool.execute(partial(commands.claim, op))
+
+    async def delete_run(
+        self, tenant: str, run_id: str, *, force: bool, request: RequestKey | None
+    ) -> Made | None:
+        """See `Store.delete_run`."""
+        operation = partial(commands.delete_run, tenant, run_id, force, request)
+        return await self._writers.submit((tenant, run_id), operation, alone=True)
+
+    # ---- processes ----
+
+    @property
+    def signals(self) -> Signals:
+        """See `Store.signals`. They are those of the process that entered last."""
+        return self._interests
+
+    async def enter(self, process_id: str, seconds: float) -> None:
+        """See `Store.enter`."""
+        await self._pool.execute(lambda at: processes.enter(process_id, seconds))
+        self._present = process_id
+        try:
+            await self._notifier.open(process_id)
+        except (ConnectionLost, DatabaseError) as error:
+            raise unavailable(error) from error
+
+    async def renew(self, process_id: str, seconds: float) -> bool:
+        """See `Store.renew`."""
+        renewed = await self._pool.execute(lambda at: processes.renew(process_id, seconds))
+        if renewed and process_id == self._present:
+            self._interests.announce()
+        return renewed
+
+    async def leave(self, process_id: str) -> None:
+        """See `Store.leave`."""
+        if process_id == self._present:
+            self._present = ""
+            await self._notifier.close()
+        await self._pool.execute(lambda at: processes.leave(process_id))
+
+    async def lead(self, duty: str, process_id: str, seconds: float) -> bool:
+        """See `Store.lead`."""
+        return await self._pool.execute(lambda at: processes.lead(duty, process_id, seconds))
+
+    async def orphans(self, agents: frozenset[str], *, limit: int) -> list[RunRow]:
+        """See `Store.orphans`."""
+        return await self._read(lambda: processes.orphans(agents, limit))
+
+    async def owned(self, process_id: str) -> list[RunRow]:
+        """See `Store.owned`."""
+        return await self._read(lambda: processes.owned(process_id))
+
+    async def take_over(
+        self, tenant: str, run_id: str, *, fence: int, owner: str, counted: bool = True
+    ) -> RunRow | None:
+        """See `Store.take_over`."""
+        operation = partial(commands.take_over, tenant, run_id, fence, owner, counted)
+        return await self._writers.submit((tenant, run_id), operation)
+
+    async def commands(self, process_id: str) -> list[tuple[str, str]]:
+        """See `Store.commands`."""
+        return await self._read(lambda: processes.commands(process_id))
+
+    async def peek(self, keys: Sequence[tuple[str, str]]) -> list[Sighting]:
+        """See `Store.peek`."""
+        return await self._read(lambda: processes.peek(keys)) if keys else []
+
+    # ---- upkeep ----
+
+    async def expired(self, now: int, *, agents: frozenset[str], limit: int) -> list[PendingRow]:
+        """See `Store.expired`."""
+        return await self._read(lambda: upkeep.expired(now, agents, limit))
+
+    async def trim(self, old: Retention, *, limit: int) -> int:
+        """See `Store.trim`."""
+        return await self._pool.execute(lambda at: upkeep.trim(old, limit))
+
+    # ---- reads ----
+
+    async def find_request(self, key: RequestKey) -> Made | None:
+        """See `Store.find_request`."""
+        return await self._read(lambda: reads.find_request(key))
+
+    async def get_run(self, tenant: str, run_id: str) -> RunRow:
+        """See `Store.get_run`."""
+        return await self._read(lambda: reads.get_run(tenant, run_id))
+
+    async def load(self, tenant: str, run_id: str) -> Snapshot:
+        """See `Store.load`."""
+        return await self._read(lambda: reads.load(tenant, run_id))
+
+    async def read_chunks(
+        self, tenant: str, run_id: str, *, after: int, limit_bytes: int
+    ) -> tuple[list[ChunkRow], int]:
+        """See `Store.read_chunks`."""
+        return await self._read(lambda: reads.read_chunks(tenant, run_id, after, limit_bytes))
+
+    async def list_runs(
+        self, tenant: str, where: RunFilter, *, cursor: str, limit: int
+    ) -> tuple[list[RunRow], str]:
+        """See `Store.list_runs`."""
+        return await self._read(lambda: lists.list_runs(self._cursors, tenant, where, cursor, limit))
+
+    async def get_pending(self, tenant: str, pending_call_id: str) -> tuple[PendingRow, DecisionRow | None]:
+        """See `Store.get_pending`."""
+        return await self._read(lambda: reads.get_pending(tenant, pending_call_id))
+
+    async def find_pending(self, tenant: str, pending_call_id: str) -> Found:
+        """See `Store.find_pending`."""
+        return await self._read(lambda: reads.find_pending_with_run(tenant, pending_call_id))
+
+    async def list_pending(
+        self, tenant: str, where: PendingFilter, *, cursor: str, limit: int
+    ) -> tuple[list[tuple[PendingRow, DecisionRow | None]], str]:
+        """See `Store.list_pending`."""
+        return await self._read(lambda: lists.list_pending(self._cursors, tenant, where, cursor, limit))
+
+    async def pending_of_run(
+        self, tenant: str, run_id: str, call_id: str = ""
+    ) -> tuple[RunRow, list[tuple[PendingRow, CallRow]], int]:
+        """See `Store.pending_of_run`."""
+        return await self._read(lambda: reads.pending_of_run(tenant, run_id, call_id))
+
+    async def get_decision(self, tenant: str, decision_id: str) -> DecisionRow:
+        """See `Store.get_decision`."""
+        return await self._read(lambda: reads.get_decision(tenant, decision_id))
+
+    async def latest_decision(self, tenant: str, run_id: str, call_id: str) -> DecisionRow | None:
+        """See `Store.latest_decision`."""
+        return await self._read(lambda: reads.latest_decision(tenant, run_id, call_id))
+
+    async def list_decisions(
+        self, tenant: str, where: DecisionFilter, *, cursor: str, limit: int
+    ) -> tuple[list[DecisionRow], str]:
+        """See `Store.list_decisions`."""
+        return await self._read(lambda: lists.list_decisions(self._cursors, tenant, where, cursor, limit))
+
+
+def _conninfo(url: str) -> str:
+    try:
+        given = conninfo_to_dict(url)
+        defaults = {name: value for name, value in _DEFAULTS.items() if name not in given}
+        if "," in str(given.get("host", "")) and "target_session_attrs" not in given:
+            defaults["target_session_attrs"] = "read-write"
+        return make_conninfo(url, **defaults)
+    except psycopg.Error as error:
+        raise ValueError(f"not a URL of a PostgreSQL database: {error}") from None
+
+
+async def _bring_up(conninfo: str) -> bytes:
+    # A connection of its own: what a migration says is said once, and need not stay prepared.
+    connection = await Connection.connect(conninfo, named=False, seconds=CONNECT_SECONDS)
+    try:
+        await execute(connection, migrate(), MIGRATION_SECONDS + CONNECT_SECONDS)
+        return await execute(connection, cursor_key())
+    finally:
+        connection.close()

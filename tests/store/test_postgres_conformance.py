@@ -1,0 +1,85 @@
+"""The PostgreSQL store does what every store must."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from entracte_server.store.base import Store
+from entracte_server.store.postgres import PostgresStore
+from entracte_server.testing.store_conformance.decisions import DecisionSuite
+from entracte_server.testing.store_conformance.interleavings import check_interleavings
+from entracte_server.testing.store_conformance.isolation import IsolationSuite
+from entracte_server.testing.store_conformance.owner import OwnerSuite
+from entracte_server.testing.store_conformance.processes import CommandSuite, LeaseSuite, OwnershipSuite
+from entracte_server.testing.store_conformance.reading import ReadingSuite
+from entracte_server.testing.store_conformance.requests import RequestSuite
+from entracte_server.testing.store_conformance.signals import SignalSuite
+from entracte_server.testing.store_conformance.suite import OpenStore
+from entracte_server.testing.store_conformance.upkeep import ExpirySuite, RetentionSuite
+from tests.postgres import Postgres
+
+
+@pytest.fixture
+async def open_store(postgres_url: str) -> AsyncIterator[OpenStore]:
+    opened: list[PostgresStore] = []
+
+    async def open_one() -> PostgresStore:
+        store = await PostgresStore.open(postgres_url)
+        opened.append(store)
+        return store
+
+    yield open_one
+    for store in opened:
+        await store.close()
+
+
+class TestOwner(OwnerSuite):
+    pass
+
+
+class TestDecisions(DecisionSuite):
+    pass
+
+
+class TestRequests(RequestSuite):
+    pass
+
+
+class TestReading(ReadingSuite):
+    pass
+
+
+class TestIsolation(IsolationSuite):
+    pass
+
+
+class TestLeases(LeaseSuite):
+    pass
+
+
+class TestOwnership(OwnershipSuite):
+    pass
+
+
+class TestCommands(CommandSuite):
+    pass
+
+
+class TestSignals(SignalSuite):
+    pass
+
+
+class TestExpiry(ExpirySuite):
+    pass
+
+
+class TestRetention(RetentionSuite):
+    pass
+
+
+def test_any_order_of_events(postgres: Postgres, postgres_database: str) -> None:
+    async def open_empty() -> Store:
+        postgres.empty_database(postgres_database)
+        return await PostgresStore.open(postgres.url(postgres_database))
+
+    check_interleavings(open_empty, examples=40)
