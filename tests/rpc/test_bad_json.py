@@ -11,7 +11,7 @@ import pytest_asyncio
 from google.protobuf.descriptor import Descriptor
 
 from entracte.v1 import agent_service_pb2 as agents
-from entracte.v1 import json_pb2, options_pb2, run_pb2
+from entracte.v1 import json_pb2, options_pb2, pending_call_pb2, run_pb2
 from entracte.v1 import message_pb2 as m
 from entracte_server.rpc.options import SUPPORTED
 from tests.rpc.support import METHODS, MIB, THEIRS, Peer, generate, js, ref, serving, stream, user
@@ -31,6 +31,14 @@ async def served() -> AsyncIterator[Peer]:
 
 def _options(method: str, **fields: Any) -> Any:
     return {"Generate": generate, "Stream": stream}[method](**fields)
+
+
+def _expiring(method: str, text: str) -> Any:
+    expiry = options_pb2.PendingCallExpiry(action=pending_call_pb2.EXPIRY_ACTION_ANSWER)
+    expiry.after.seconds = 60
+    expiry.default_answers["value"].text = text
+    tool = options_pb2.ClientTool(name="value")
+    return _options(method, pending_call_expiry=expiry, client_tools=[tool])
 
 
 def _with_part(method: str, where: str, role: Any, part: m.MessagePart, **fields: Any) -> Any:
@@ -77,6 +85,8 @@ def _carriers() -> dict[str, tuple[str, Callable[[str], Any]]]:
                 k, client_tools=[options_pb2.ClientTool(name="x", input_schema=js(t))]
             ),
         )
+        # A map's entries are named by their keys; this one's key is called as the field of its values.
+        add(method, "options.pending_call_expiry.default_answers.value", lambda t, k=method: _expiring(k, t))  # type: ignore[misc]
         for where in ("messages", "options.context"):
             first, second = f"{where}[0].parts[0]", f"{where}[1].parts[0]"
 
@@ -212,7 +222,7 @@ async def test_json_that_is_not_an_object_is_a_wrong_field_where_one_is_needed(
 ) -> None:
     """It is JSON, so it is not JSON_INVALID: the reason says what the field is for."""
     method, make = CARRIERS[path]
-    if "reason_json" in path:
+    if "reason_json" in path or "default_answers" in path:
         return
     reason = "REQUEST_INVALID"
     if "schema" in path:

@@ -14,7 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from entracte.v1 import agent_service_pb2 as agents
 from entracte.v1 import message_pb2 as m
 from entracte.v1 import options_pb2 as o
-from entracte.v1 import run_pb2
+from entracte.v1 import pending_call_pb2, run_pb2
 from entracte_server.rpc.options import SUPPORTED
 from tests.rpc.support import Peer, Refusal, generate, js, serving, stream, user
 
@@ -373,6 +373,11 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
         execution_timeout=duration_pb2.Duration(seconds=366 * 86400),
         cancel_on_disconnect=False,
         include_request_body=True,
+        pending_call_expiry=o.PendingCallExpiry(
+            after=duration_pb2.Duration(seconds=60),
+            action=pending_call_pb2.EXPIRY_ACTION_ANSWER,
+            default_answers={"mine": js("1")},
+        ),
     )
     assert {field.name for field, _ in options.ListFields()} == SUPPORTED
     response = await served.one(

@@ -32,6 +32,7 @@ DUE = frozenset(
         "execution_timeout",
         "cancel_on_disconnect",
         "include_request_body",
+        "pending_call_expiry",
     }
 )
 """The options that are due; every other field of the message is not."""

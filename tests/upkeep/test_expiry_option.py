@@ -31,17 +31,17 @@ WRONG: dict[str, tuple[options_pb2.PendingCallExpiry, str, str]] = {
     "the action without answers": (expiring(60, ANSWER), f"{FIELD}.default_answers", "goes with"),
     "no such tool": (
         expiring(60, ANSWER, nobody="1"),
-        f"{FIELD}.default_answers['nobody']",
+        f"{FIELD}.default_answers.nobody",
         "the agent has no such tool",
     ),
     "no answer of that tool": (
         expiring(60, ANSWER, confirm='{"ok":"perhaps"}'),
-        f"{FIELD}.default_answers['confirm']",
+        f"{FIELD}.default_answers.confirm",
         "does not fit the resume schema",
     ),
     "an approval": (
         expiring(60, ANSWER, pay="true"),
-        f"{FIELD}.default_answers['pay']",
+        f"{FIELD}.default_answers.pay",
         "an expiry approves nothing",
     ),
 }
@@ -57,7 +57,7 @@ async def test_what_is_refused() -> None:
         refusal = await peer.refuse("Stream", stream("gate", pending_call_expiry=broken))
         assert (refusal.reason, list(refusal.violations)) == (
             "JSON_INVALID",
-            [f"{FIELD}.default_answers['ask_user'].text"],
+            [f"{FIELD}.default_answers.ask_user.text"],
         )
 
 

@@ -260,7 +260,7 @@ def _expiry(
     by_client = {tool.name for tool in client_tools}
     answers = {}
     for name, answer in given.default_answers.items():
-        path = f"{field}.default_answers[{name[:80]!r}]"
+        path = f"{field}.default_answers.{name[:80]}"
         answers[name], _ = checks.json_value(path, answer)
         if name in by_client:
             continue
