@@ -23,9 +23,9 @@ CHECK_SECONDS = 0.1
 """How often it is looked whether the files are still there: system calls that a small transaction would
 feel."""
 
-# A lock cannot be waited for with a bound, so it is tried: often while whoever holds it does what takes
-# a millisecond, seldom when that takes longer.
-_SOON, _SOON_SECONDS, _LATER = 0.00003, 0.02, 0.002
+# A lock cannot be waited for with a bound, so it is tried, after a part of the time it has taken already:
+# often while whoever holds it does what takes a millisecond, seldom when the disk is slow.
+_SHORTEST, _LONGEST, _PART = 0.00003, 0.002, 1 / 16
 
 _log = logging.getLogger(__name__)
 
@@ -114,11 +114,12 @@ class DatabaseFiles:
                 pass
             now = time.monotonic()
             begun = begun or now
-            if now - begun > LOCK_SECONDS:
+            waited = now - begun
+            if waited > LOCK_SECONDS:
                 raise StoreUnavailable(
                     f"another process has held {self._lock_path} for {LOCK_SECONDS:g} seconds"
                 )
-            time.sleep(_SOON if now - begun < _SOON_SECONDS else _LATER)
+            time.sleep(min(max(waited * _PART, _SHORTEST), _LONGEST))
 
     def _open_lock(self) -> int:
         return os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
