@@ -52,6 +52,9 @@ _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+HAND_OVER = 2.0
+"""Seconds a server that stops gives to runs that only have to be written down."""
+
 MAX_TAKEOVERS = 3
 """Takeovers of a run without progress between them; at the next one it fails."""
 
@@ -137,16 +140,23 @@ class Engine:
         for execution in self._active.values():
             execution.hand_over()
         # Decisions in flight are among the tasks, and start runs that are handed over as well.
-        loop = asyncio.get_running_loop()
-        end = loop.time() + grace
-        while self._tasks and loop.time() < end:
-            await asyncio.wait(list(self._tasks), timeout=end - loop.time())
+        await self._until_done(grace)
+        for task, key in list(self._run_tasks.items()):
+            if key in self._active and self._active[key].executing:
+                task.cancel()
+        await self._until_done(HAND_OVER)
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         await self._keeper.stop()
         await self.lease.give_up()
+
+    async def _until_done(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self._tasks and loop.time() < end:
+            await asyncio.wait(list(self._tasks), timeout=end - loop.time())
 
     @property
     def owner(self) -> str:

@@ -245,7 +245,16 @@ class RunExecution:
         except StoreUnavailable as error:
             _log.error("run_abandoned", run_id=self.log.key[1], error=str(error))
 
+    @property
+    def executing(self) -> bool:
+        """Whether a tool of the run executes now."""
+        return self._settlement is not None and self._settlement.executing
+
     async def _give_up(self) -> None:
+        for call_id in self.entering:
+            call = self.calls[call_id]
+            if call.state == "started":  # so its decision marked it, but its body was not entered
+                self.update(msgspec.structs.replace(call, state="decided"))
         try:
             await self.log.release(self._executed_ms())
             _log.info("run_handed_over", run_id=self.log.key[1], step=self.step)

@@ -9,7 +9,7 @@ import asyncio
 import fnmatch
 import hashlib
 from collections import deque
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -86,6 +86,11 @@ class Settlement:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
+    @property
+    def executing(self) -> bool:
+        """Whether a tool executes now."""
+        return bool(self._tasks)
+
     def _tool_ended(self, _: asyncio.Task[Outcome | Parked]) -> None:
         self.wake()
 
@@ -128,7 +133,7 @@ class Settlement:
             if not run.leaving:
                 await self._start()
             elif not self._tasks:
-                self._hand_over()
+                raise HandedOver
             if run.inbox:  # it came meanwhile
                 continue
             if self._tasks:
@@ -167,13 +172,6 @@ class Settlement:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._tasks.clear()
-
-    def _hand_over(self) -> NoReturn:
-        """Nothing of the step executes: another process is to go on with it."""
-        for call, _, _ in self._ready:
-            if call.state == "started":  # by its decision, but its body was not entered
-                self._run.update(msgspec.structs.replace(call, state="decided"))
-        raise HandedOver
 
     # ---- what a call needs ----
 
