@@ -78,8 +78,8 @@ class TestRetention(RetentionSuite):
 
 
 def test_any_order_of_events(postgres: Postgres, postgres_database: str) -> None:
-    async def open_empty() -> Store:
+    async def open_stores() -> list[Store]:
         postgres.empty_database(postgres_database)
-        return await PostgresStore.open(postgres.url(postgres_database))
+        return [await PostgresStore.open(postgres.url(postgres_database)) for _ in range(2)]
 
-    check_interleavings(open_empty, examples=40)
+    check_interleavings(open_stores, examples=40)

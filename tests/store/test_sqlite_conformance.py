@@ -78,11 +78,13 @@ class TestRetention(RetentionSuite):
     pass
 
 
-def test_any_order_of_events(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_any_order_of_events(tmp_path: Path, processes: int) -> None:
     numbers = itertools.count()
 
-    async def open_empty() -> Store:
+    async def open_stores() -> list[Store]:
+        path = tmp_path / f"{next(numbers)}.db"
         # Only what is written is looked at, not what a power cut would leave.
-        return await SQLiteStore.open(tmp_path / f"{next(numbers)}.db", synchronous="OFF")
+        return [await SQLiteStore.open(path, synchronous="OFF") for _ in range(processes)]
 
-    check_interleavings(open_empty)
+    check_interleavings(open_stores, examples=100 // processes)

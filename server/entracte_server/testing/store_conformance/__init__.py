@@ -33,8 +33,8 @@ The suites, each in the module of its name: `owner.OwnerSuite`, `decisions.Decis
 `requests.RequestSuite`, `reading.ReadingSuite`, `isolation.IsolationSuite`, `processes.LeaseSuite`,
 `processes.OwnershipSuite`, `processes.CommandSuite`, `signals.SignalSuite`, `upkeep.ExpirySuite`,
 `upkeep.RetentionSuite`.
-`interleavings.check_interleavings` plays random orders of events; it takes a function that opens a
-store of an empty database each time.
+`interleavings.check_interleavings` plays random orders of events; it takes a function that makes an
+empty database each time, and opens one or several stores on it.
 
 Needed: pytest with pytest-asyncio in its auto mode, and hypothesis. Nothing is exported from here, and
 `builders` can be used by processes that need no test tools.

@@ -5,7 +5,8 @@ repeated, and what happens at once happens in any order.
 """
 
 import asyncio
-from collections.abc import Awaitable
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
@@ -26,6 +27,7 @@ from entracte_server.store.base import (
     Refused,
     Release,
     RunWrite,
+    Store,
     Written,
 )
 from entracte_server.testing.store_conformance.builders import (
@@ -46,8 +48,8 @@ from entracte_server.testing.store_conformance.builders import (
     took,
     unique,
 )
-from entracte_server.testing.store_conformance.suite import OpenStore
 
+OpenStores = Callable[[], Awaitable[Sequence[Store]]]
 T = TypeVar("T")
 
 indexes = st.integers(0, 1_000_000)
@@ -70,12 +72,13 @@ class Owner:
 class Interleavings(RuleBasedStateMachine):
     """One run, its owners and the people who decide."""
 
-    open_store: OpenStore
+    open_stores: OpenStores
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.store = self.wait(type(self).open_store())
+        self.stores = self.wait(type(self).open_stores())
+        self.turns = itertools.cycle(self.stores)
         run = a_run(fence=1, owner="process-0")
         self.wait(self.store.create_run(CreateRun(run, SPEC)))
         self.owners = [Owner(run)]
@@ -104,8 +107,14 @@ class Interleavings(RuleBasedStateMachine):
     def wait(self, work: Awaitable[T]) -> T:
         return self.runner.get_loop().run_until_complete(work)
 
+    @property
+    def store(self) -> Store:
+        """The stores take turns: what one has done, the next has to know."""
+        return next(self.turns)
+
     def teardown(self) -> None:
-        self.wait(self.store.close())
+        for store in self.stores:
+            self.wait(store.close())
         self.runner.close()
 
     # ---- what happened ----
@@ -423,9 +432,10 @@ class Interleavings(RuleBasedStateMachine):
         assert {row.pending_call_id: row.decision_id for row, _ in calls if row.decision_id} == self.decided
 
 
-def check_interleavings(open_store: OpenStore, *, examples: int = 100, steps: int = 30) -> None:
-    """Play many orders of events, each in a store of its own."""
-    machine = type("Machine", (Interleavings,), {"open_store": staticmethod(open_store)})
+def check_interleavings(open_stores: OpenStores, *, examples: int = 100, steps: int = 30) -> None:
+    """Play many orders of events, each on a database of its own. `open_stores` makes an empty database
+    and opens it, once or several times, as that many processes would."""
+    machine = type("Machine", (Interleavings,), {"open_stores": staticmethod(open_stores)})
     run_state_machine_as_test(
         machine,
         settings=settings(
