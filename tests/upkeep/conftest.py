@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -23,3 +25,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "ROUND", 0.05)
     monkeypatch.setattr(upkeep, "ASK_SECONDS", 0.1)
     monkeypatch.setattr(upkeep, "TRIM_PAUSE", 0.1)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store of each kind, for `serve`."""
+    if request.param == "sqlite":
+        return str(tmp_path / "store.db")
+    url: Any = request.getfixturevalue("postgres_url")
+    return str(url)

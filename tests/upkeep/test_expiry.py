@@ -35,11 +35,11 @@ async def pay(cents: int) -> None:
 
 class TestDecline:
     @pytest.mark.parametrize("follow", ["generate", "stream"])
-    async def test_an_approval(self, follow: str) -> None:
+    async def test_an_approval(self, store: str, follow: str) -> None:
         """The tool is not entered; the model, the stream, the inbox and the audit are told; the run goes
         on without anybody; a decision that comes later is refused."""
         model = calling(PAY)
-        async with serving(app_of(model, pay.expiring(SOON))) as (_, client):
+        async with serving(app_of(model, pay.expiring(SOON)), store=store) as (_, client):
             if follow == "generate":
                 call = (await parked(client))["pay"]
             else:
@@ -86,7 +86,7 @@ class TestDecline:
             assert {decision.verb for decision in made.values()} == {"expire"}
             assert made["pick_city"].reason.endswith("declared by the agent.")
 
-    async def test_a_word_about_a_crash(self, tmp_path: Path) -> None:
+    async def test_a_word_about_a_crash(self, store: str) -> None:
         """The model is told that the tool may have run, not that it was declined."""
         entered: list[int] = []
 
@@ -97,13 +97,12 @@ class TestDecline:
             await asyncio.Event().wait()
 
         model = calling({"tool": "send", "id": "c", "args": {"cents": 1}})
-        path = tmp_path / "store.db"
-        async with serving(app_of(model, send), store=path) as (_, client):
+        async with serving(app_of(model, send), store=store) as (_, client):
             stream = client.agent("agent").stream("go", run_id="r")
             waiting = asyncio.ensure_future(anext(aiter(stream)))
             await until(_true(entered), "the tool is entered")
             await waiting
-        async with serving(app_of(model, send), store=path) as (_, client):
+        async with serving(app_of(model, send), store=store) as (_, client):
             run = await ended(client, "r")
             assert run.state == "succeeded"
             kind, text = told(model)["send"]
@@ -172,10 +171,10 @@ class TestDefaultAnswer:
             assert result.text == "done"
             assert seen == [(False, None, False), (True, "default", True), (True, "a person", False)]
 
-    async def test_a_client_tool_gets_a_result_from_the_request(self) -> None:
+    async def test_a_client_tool_gets_a_result_from_the_request(self, store: str) -> None:
         model = calling(PICK, ASK)
         expiry = PendingCallExpiry(SOON, default_answers={"pick_city": {"city": None}, "ask_user": "go on"})
-        async with serving(app_of(model, ask_user)) as (_, client):
+        async with serving(app_of(model, ask_user), store=store) as (_, client):
             calls = await parked(client, client_tools=[CITY], pending_call_expiry=expiry)
             assert calls["pick_city"].default_answer == {"city": None}
             run = await ended(client, calls["pick_city"].run_id)
@@ -206,11 +205,11 @@ class TestDefaultAnswer:
 
 
 class TestFail:
-    async def test_the_run_fails(self) -> None:
+    async def test_the_run_fails(self, store: str) -> None:
         """With a typed error; the call that waited beside it is closed, and every call has a result."""
         model = calling(PAY, ASK)
         app = app_of(model, pay.expiring(SOON, "fail"), ask_user)
-        async with serving(app) as (_, client):
+        async with serving(app, store=store) as (_, client):
             calls = await parked(client)
             assert (calls["pay"].on_expiry, calls["ask_user"].on_expiry) == ("fail", None)
             run = await ended(client, calls["pay"].run_id)
@@ -238,7 +237,7 @@ class TestFail:
             answered = [part.tool_call_id for part in results if part.type == "tool-result"]
             assert sorted(answered) == ["c-ask", "c-pay"]
 
-    async def test_a_tool_that_runs_beside_it_ends_first(self) -> None:
+    async def test_a_tool_that_runs_beside_it_ends_first(self, store: str) -> None:
         """Its result is kept, what it asks is not asked, and what is decided meanwhile is not entered."""
         release = asyncio.Event()
         entered: list[str] = []
@@ -267,7 +266,7 @@ class TestFail:
         ]
         model = calling(PAY, *parts)
         app = app_of(model, pay.expiring(SOON, "fail"), slow, asks_late, gated)
-        async with serving(app) as (_, client):
+        async with serving(app, store=store) as (_, client):
             stream = client.agent("agent").stream("go", run_id="r")
             seen = []
             async for chunk in stream:
@@ -290,13 +289,12 @@ class TestFail:
             assert len(model.requests) == 1
 
     async def test_after_a_crash_between_the_decision_and_the_end(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The next process finds the decision and fails the run, without asking anybody."""
         model = calling(PAY, ASK)
         app = app_of(model, pay.expiring(SOON, "fail"), ask_user)
-        path = tmp_path / "store.db"
-        async with serving(app, store=path) as (server, client):
+        async with serving(app, store=store) as (server, client):
             run_id = (await parked(client))["pay"].run_id
 
             async def die(*_: Any) -> None:
@@ -304,7 +302,7 @@ class TestFail:
 
             monkeypatch.setattr(server.engine, "_drive", die)
             await until(lambda: decisions(client, run_id), "the call expires")
-        async with serving(app, store=path) as (_, client):
+        async with serving(app, store=store) as (_, client):
             run = await ended(client, run_id)
             assert run.error is not None
             assert run.error.kind == "expired"
@@ -317,19 +315,22 @@ class TestFail:
 
 
 class TestWhen:
-    async def test_no_expiry_unless_asked_for(self) -> None:
+    async def test_no_expiry_unless_asked_for(self, store: str) -> None:
         model = calling(PAY, ASK, PICK)
-        async with serving(app_of(model, pay, ask_user)) as (server, client):
+        app = app_of(model, pay, ask_user)
+        async with serving(app, store=store) as (server, client):
             calls = await parked(client, client_tools=[CITY])
             assert {(call.expire_time, call.on_expiry) for call in calls.values()} == {(None, None)}
             rows = await server.store.expired(2**52, agents=frozenset({"agent"}), limit=10)
             assert rows == []
 
-    async def test_a_decision_in_time_and_one_too_late(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_decision_in_time_and_one_too_late(
+        self, store: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A late one is refused although nobody has settled the call yet; so is a claim."""
         monkeypatch.setattr(keeper, "ROUND", 3600.0)
         asking = ask_user.expiring(0.4, DefaultAnswer("b"))
-        async with serving(app_of(calling(CHOOSE), asking)) as (server, client):
+        async with serving(app_of(calling(CHOOSE), asking), store=store) as (server, client):
             in_time = await client.agent("agent").resume((await parked(client))["ask_user"], "a")
             assert in_time.text == "done"
             call = (await parked(client))["ask_user"]
@@ -367,14 +368,13 @@ class TestWhen:
             assert seen.count("finish") == 1
             assert seen.index("tool-output-denied") < seen.index("tool-result")
 
-    async def test_a_call_expires_while_no_server_runs(self, tmp_path: Path) -> None:
+    async def test_a_call_expires_while_no_server_runs(self, store: str) -> None:
         model = calling(PAY)
         app = app_of(model, pay.expiring(SOON))
-        path = tmp_path / "store.db"
-        async with serving(app, store=path) as (_, client):
+        async with serving(app, store=store) as (_, client):
             run_id = (await parked(client))["pay"].run_id
         await asyncio.sleep(SOON)
-        async with serving(app, store=path) as (_, client):
+        async with serving(app, store=store) as (_, client):
             assert (await ended(client, run_id)).state == "succeeded"
 
     async def test_the_request_may_only_shorten(self) -> None:
@@ -409,18 +409,17 @@ class TestWhen:
 
 
 class TestWhoDecides:
-    async def test_a_server_without_the_agent_leaves_the_call_alone(self, tmp_path: Path) -> None:
-        path = tmp_path / "store.db"
+    async def test_a_server_without_the_agent_leaves_the_call_alone(self, store: str) -> None:
         app = app_of(calling(PAY), pay.expiring(SOON))
-        async with serving(app, store=path) as (_, client):
+        async with serving(app, store=store) as (_, client):
             run_id = (await parked(client))["pay"].run_id
         other = App(agents=[Agent(id="other", model=calling(PAY), tools=[pay.expiring(SOON)])])
-        async with serving(other, store=path) as (_, client):
+        async with serving(other, store=store) as (_, client):
             result = await client.agent("other").generate("go")
             assert (await ended(client, result.run_id)).state == "succeeded"
             run = await client.runs.get(run_id)
             assert (run.state, len(run.pending_calls)) == ("suspended", 1)
-        async with serving(app, store=path) as (_, client):
+        async with serving(app, store=store) as (_, client):
             assert (await ended(client, run_id)).state == "succeeded"
 
     async def test_an_answer_waits_for_a_server_with_the_tool_but_not_for_ever(
@@ -493,11 +492,11 @@ class TestWhoDecides:
             broken = False
             assert (await ended(client, run_id)).state == "succeeded"
 
-    async def test_people_and_the_server_at_the_same_moment(self) -> None:
+    async def test_people_and_the_server_at_the_same_moment(self, store: str) -> None:
         """Of sixty runs each is decided once, by whoever was first, and nothing hangs."""
         model = calling(CHOOSE)
         asking = ask_user.expiring(1.0, DefaultAnswer("b"))
-        async with serving(app_of(model, asking)) as (_, client):
+        async with serving(app_of(model, asking), store=store) as (_, client):
             agent = client.agent("agent")
             calls = [
                 found["ask_user"] for found in await asyncio.gather(*(parked(client) for _ in range(60)))
