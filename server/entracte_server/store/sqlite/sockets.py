@@ -87,9 +87,10 @@ class Sockets:
 
     def open(self, process_id: str) -> None:
         """Bind the socket of a process, in place of the one before."""
-        self.close()
-        self._process_id = process_id
-        self._bind()
+        if self._bound is None or process_id != self._process_id:
+            self.close()
+            self._process_id = process_id
+            self._bind()
 
     def close(self) -> None:
         """Close the socket and remove it. Idempotent."""
@@ -124,6 +125,7 @@ class Sockets:
                 bound.setblocking(False)
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
                 bound.bind(f"{prefix}/{name}")
+                undo.callback(self._remove, name)  # or it would be refused, and we be dead for others
                 inode = os.stat(self._folder / name).st_ino
                 asyncio.get_running_loop().add_reader(bound.fileno(), self._read)
             except (OSError, AttributeError, NotImplementedError) as error:
