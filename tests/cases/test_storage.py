@@ -147,7 +147,7 @@ async def test_steps_cost_the_same_late_and_early(tmp_path: Path) -> None:
 
 async def test_ended_runs_leave_nothing_waiting(tmp_path: Path) -> None:
     """PS-04: on every way to end nothing is listed as suspended or waiting; what is deleted is gone,
-    every row of it. (Retention by age: a setting to come.)"""
+    every row of it. What goes by its age: see `test_upkeep`."""
     gate = {"tool": "gated", "id": "g"}
     scripts: dict[str, list[list[dict[str, Any]]]] = {
         "ends": [[{"text": "end"}]],

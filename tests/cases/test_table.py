@@ -15,12 +15,11 @@ import pytest
 THREADS = "waits for threads and memory"
 SUB_AGENTS = "waits for sub-agents"
 STRUCTURED = "waits for structured output"
-EXPIRY = "waits for the expiry of pending calls"
 REPLICAS = "waits for several server processes on one database"
 
 NUMBERS = {
     "SR": "01 02 03 04 05 06 07 08 09 10 16 18 22 23 24 27 28 29 30 31 32",
-    "AP": "01 02 03 04 07 08 16 17 18",
+    "AP": "01 02 03 04 07 08 15 16 17 18",
     "AQ": "01 02",
     "ST": "01 02 04 05 06 07 10 11 12",
     "MW": "01 03 04 05 06 07 08 09 10 11 12 14 15 16 17 18 19 21 22 26 27 28 29 30",
@@ -46,7 +45,6 @@ NOT_DUE = {
     "AP-12": SUB_AGENTS,
     "SO-02": STRUCTURED,
     "SO-03": STRUCTURED,
-    "AP-15": EXPIRY,
     "GR-05": REPLICAS,
 }
 """Cases without a test, and why."""
