@@ -50,22 +50,24 @@ def free_port() -> int:
 class Postgres:
     """The server. Use as a context manager."""
 
-    def __init__(self, **settings: str) -> None:
-        """`settings` are those of `postgresql.conf`. Raises `NoPostgres`."""
+    def __init__(self, parent: Path | None = None, **settings: str) -> None:
+        """`parent` is where its folder is made; `settings` are those of `postgresql.conf`. Raises
+        `NoPostgres`."""
         self._programs = binaries()
-        self.folder = Path(tempfile.mkdtemp(prefix="entracte-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="entracte-postgres-", dir=parent))
         self.port = free_port()
         self._settings = {"max_connections": "100", "listen_addresses": "127.0.0.1", **settings}
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
         # PostgreSQL refuses to be run by root.
-        self._as: dict[str, Any] = {}
+        self._as: list[str] = []
         if os.geteuid() == 0:
             try:
                 shutil.chown(self.folder, "postgres")
             except LookupError:
                 raise NoPostgres("root cannot run a server, and there is no user `postgres`") from None
-            self._as = {"user": "postgres", "group": "postgres", "extra_groups": []}
+            # A command, because Python itself would have to fork for it, which gRPC does not survive.
+            self._as = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
 
     def __enter__(self) -> "Postgres":
         try:
@@ -93,8 +95,8 @@ class Postgres:
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
-            [self._programs / program, f"--pgdata={self._data}", *arguments],
-            check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **self._as,
+            [*self._as, str(self._programs / program), f"--pgdata={self._data}", *arguments],
+            check=True, stdout=subprocess.DEVNULL, cwd=self.folder,
         )  # fmt: skip
 
     # ---- the server ----
@@ -107,10 +109,11 @@ class Postgres:
     def start(self) -> None:
         """Start it and wait until it takes connections."""
         options = [f"-c{name}={value}" for name, value in self._settings.items()]
-        command = [str(self._programs / "postgres"), f"-D{self._data}", f"-k{self.folder}", f"-p{self.port}"]
+        server = str(self._programs / "postgres")
+        command = [*self._as, server, f"-D{self._data}", f"-k{self.folder}", f"-p{self.port}"]
         with open(self.folder / "log", "ab") as log:
             process: subprocess.Popen[bytes] = subprocess.Popen(
-                [*command, *options], stdout=log, stderr=log, cwd=self.folder, **self._as
+                [*command, *options], stdout=log, stderr=log, cwd=self.folder
             )
         self._process = process
         deadline = time.monotonic() + START_SECONDS
