@@ -11,20 +11,18 @@ Databases = Callable[[Path], AbstractContextManager[str]]
 
 
 @contextmanager
-def sqlite(folder: Path) -> Iterator[str]:
+def on_sqlite(folder: Path) -> Iterator[str]:
     """A file."""
     yield f"sqlite:///{folder}/db"
 
 
-def postgres(server: Postgres) -> Databases:
+def on_postgres(server: Postgres) -> Databases:
     """Databases of a server."""
 
     @contextmanager
     def database(_: Path) -> Iterator[str]:
         name = server.create_database()
-        try:
-            yield server.url(name)
-        finally:
-            server.drop_database(name)
+        yield server.url(name)
+        server.drop_database(name)
 
     return database

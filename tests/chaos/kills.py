@@ -7,7 +7,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.chaos.databases import Databases, postgres, sqlite
+from tests.chaos.databases import Databases, on_postgres, on_sqlite
 from tests.chaos.matrix import deal
 from tests.chaos.playing import AT_ONCE, Report, play_all, play_quietly
 from tests.postgres import Postgres
@@ -36,9 +36,9 @@ def main() -> None:
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     with ExitStack() as stack:
-        stores: dict[str, Databases] = {"sqlite": sqlite}
+        stores: dict[str, Databases] = {"sqlite": on_sqlite}
         if given.store != "sqlite":
-            stores["postgres"] = postgres(stack.enter_context(Postgres()))
+            stores["postgres"] = on_postgres(stack.enter_context(Postgres()))
         for name, databases in stores.items():
             if given.store in (name, "both"):
                 report = asyncio.run(strike(given.kills, given.seed, given.play, given.at_once, databases))

@@ -89,15 +89,14 @@ class Play:
 
 def deal(seed: int, kills: int, sizes: Sequence[int]) -> list[Play]:
     """Plays with about so many kills in all, and a third as many of the other blows; each card as often
-    as any other of its kind. Fleets have one of `sizes`; those with stops have more than one process."""
+    as any other of its kind. `sizes` are those of the fleets, in turn."""
     rng = random.Random(seed)
     cards = _cards(rng, KILLS, kills) + _cards(rng, STOPS, kills // 6) + _cards(rng, FAULTS, kills // 6)
     rng.shuffle(cards)
     plays = []
     for number, start in enumerate(range(0, len(cards), BLOWS_PER_PLAY)):
         hand = [_blow(rng, *card) for card in cards[start : start + BLOWS_PER_PLAY]]
-        fitting = [size for size in sizes if size > 1 or all(blow.deed != "stop" for blow in hand)]
-        plays.append(Play(number, fitting[number % len(fitting)], _in_order(hand)))
+        plays.append(Play(number, sizes[number % len(sizes)], _in_order(hand)))
     return plays
 
 

@@ -168,20 +168,26 @@ async def play(it: Play, folder: Path, store: str, seed: int, references: Mappin
             for chain in _chains(it.blows):
                 await _strike(chain, group, load, rng, report)
                 await load.gets_further()
-        logs = "".join(member.output for member in group.members)
-        report.leases_lost = logs.count("lease_lost")
-        report.deaths = group.deaths
-        report.runs = len(load.lives)
-        for life in load.lives:
-            try:
-                report.recoveries += await check(
-                    life, references, interruptions=group.deaths + report.leases_lost
-                )
-            except BaseException as error:
-                error.add_note(f"run {life}\n{logs}")
-                raise
-            report.reattached += sum(reader.attached for reader in life.readers)
+        await judge(load, report, references)
     return report
+
+
+async def judge(load: Load, report: Report, references: Mapping[str, Story]) -> None:
+    """Check every run of a load that came to its end; the figures go to the report."""
+    group = load.fleet
+    logs = "".join(member.output for member in group.members)
+    report.leases_lost = logs.count("lease_lost")
+    report.deaths = group.deaths
+    report.runs = len(load.lives)
+    for life in load.lives:
+        try:
+            report.recoveries += await check(
+                life, references, interruptions=group.deaths + report.leases_lost
+            )
+        except BaseException as error:
+            error.add_note(f"run {life}\n{logs}")
+            raise
+        report.reattached += sum(reader.attached for reader in life.readers)
 
 
 def _chains(blows: Sequence[Blow]) -> list[list[Blow]]:
@@ -206,9 +212,8 @@ async def _strike(
     for blow in chain:
         if blow.point == "moment":
             await asyncio.sleep(blow.delay)
-            if group.living:
-                rng.choice(group.living).send(signal.SIGKILL)
-        elif not await group.trapper.caught(blow.trap, CATCH_SECONDS):
+            _kill_one(group, rng)
+        elif not await _caught(blow, group, rng):
             group.trapper.clear(blow.trap)
             report.missed.append(str(blow))
             continue
@@ -219,6 +224,22 @@ async def _strike(
         group.trapper.clear(blow.trap)
         report.blows[f"{blow.deed}:{blow.trap.name}"] += 1
     load.wanted = ""
+
+
+async def _caught(blow: Blow, group: Fleet, rng: random.Random) -> bool:
+    """Whether somebody came to a trap. Where nobody had left anything behind, somebody dies again."""
+    if not blow.recovering:
+        return await group.trapper.caught(blow.trap, CATCH_SECONDS)
+    for _ in range(3):
+        if await group.trapper.caught(blow.trap, CATCH_SECONDS / 4):
+            return True
+        _kill_one(group, rng)
+    return await group.trapper.caught(blow.trap, CATCH_SECONDS / 4)
+
+
+def _kill_one(group: Fleet, rng: random.Random) -> None:
+    if group.living:
+        rng.choice(group.living).send(signal.SIGKILL)
 
 
 async def play_quietly(folder: Path, store: str) -> dict[str, Story]:

@@ -6,22 +6,36 @@ under load: whatever dies, nothing is lost and nothing happens twice.
 
 import os
 import random
+from collections.abc import Sequence
 
 import pytest
 
-from tests.chaos.databases import sqlite
-from tests.chaos.matrix import KILLS, deal
+from tests.chaos.databases import Databases, on_postgres, on_sqlite
+from tests.chaos.matrix import deal
 from tests.chaos.playing import play_all
 from tests.chaos.stories import Story
+from tests.postgres import Postgres
 
 SEED = int(os.environ.get("ENTRACTE_SEED") or random.randrange(1_000_000))
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("sizes", [(1,), (2, 3)], ids=["one process", "several processes"])
-async def test_kills_on_sqlite(sizes: tuple[int, ...], references: dict[str, Story]) -> None:
-    """Each point of the matrix once for one process and once for several."""
+async def strike(
+    databases: Databases, kills: int, sizes: Sequence[int], references: dict[str, Story]
+) -> None:
     print(f"seed {SEED}")
-    report = await play_all(deal(SEED, len(KILLS), sizes), sqlite, SEED, references)
+    report = await play_all(deal(SEED, kills, sizes), databases, SEED, references)
     print(report)
-    assert len(report.missed) <= 2, report
+    assert report.deaths >= kills - len(report.missed)
+    assert len(report.missed) <= kills // 20, report
+
+
+@pytest.mark.timeout(300)
+async def test_kills_on_sqlite(references: dict[str, Story]) -> None:
+    """One, two and three processes on one file."""
+    await strike(on_sqlite, 60, (1, 2, 3), references)
+
+
+@pytest.mark.timeout(300)
+async def test_kills_on_postgres(postgres: Postgres, references: dict[str, Story]) -> None:
+    """Replicas on one database."""
+    await strike(on_postgres(postgres), 40, (2,), references)
