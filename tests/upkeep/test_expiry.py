@@ -1,6 +1,7 @@
 """Calls that nobody decides in time: each kind, each thing that can happen then, who is told."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from entracte import ClientTool, PendingCallAlreadyDecided, PendingCallExpired, 
 from entracte_server import Agent, App, DefaultAnswer, ToolContext, ask_user, tool
 from entracte_server.agents.schemas import InvalidValue, Violation
 from entracte_server.engine import expired, keeper, upkeep
+from entracte_server.testing import TestServer
 from tests.upkeep.support import app_of, calling, decisions, ended, parked, serving, told, until
 
 SOON = 0.15
@@ -109,6 +111,13 @@ class TestDecline:
             assert (kind, "It may have." in text) == ("error", True)
             assert (await decisions(client, "r"))["send"].verb == "expire"
         assert entered == [1]
+
+
+def _holds(server: TestServer, duty: str) -> Any:
+    async def look() -> bool:
+        return await server.store.lead(duty, server.engine.lease.process_id, upkeep.DUTY_SECONDS)
+
+    return look
 
 
 def _true(value: Any) -> Any:
@@ -421,6 +430,37 @@ class TestWhoDecides:
             assert (run.state, len(run.pending_calls)) == ("suspended", 1)
         async with serving(app, store=store) as (_, client):
             assert (await ended(client, run_id)).state == "succeeded"
+
+    async def test_one_server_decides_for_a_run_of_another(self, store: str) -> None:
+        """The one that has the duty; the owner of the run hears of it, and goes on."""
+        release = asyncio.Event()
+
+        @tool
+        async def slow() -> str:
+            """Takes its time."""
+            await release.wait()
+            return "finished"
+
+        model = calling(PAY, {"tool": "slow", "id": "c", "args": {}})
+        app = app_of(model, pay.expiring(0.4), slow)
+        duty = f"expiry {upkeep.same_app(app)}"
+        async with AsyncExitStack() as stack:
+            with_duty = await stack.enter_async_context(AsyncExitStack())
+            first, _ = await with_duty.enter_async_context(serving(app, store=store))
+            await until(_holds(first, duty), "the first server has the duty")
+            second, client = await stack.enter_async_context(serving(app, store=store))
+            seen = []
+            async for chunk in client.agent("agent").stream("go", run_id="r"):
+                seen.append(chunk.type)
+                if chunk.type == "tool-call-approval":
+                    owner = (await second.store.get_run("local", "r")).owner
+                    assert owner == second.engine.lease.process_id
+                if chunk.type == "tool-output-denied":
+                    release.set()
+            assert seen.count("finish") == 1
+            assert not await _holds(second, duty)()
+            await with_duty.aclose()
+            await until(_holds(second, duty), "the second server has the duty when the first is gone")
 
     async def test_an_answer_waits_for_a_server_with_the_tool_but_not_for_ever(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
