@@ -53,7 +53,8 @@ def run_reloading(arguments: Sequence[str]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
-    command = [sys.executable, "-m", "entracte_server.app.cli", *arguments]
+    # -P: what lies in this folder must not shadow the modules of the interpreter.
+    command = [sys.executable, "-P", "-m", "entracte_server.app.cli", *arguments]
     while not stopping:
         files = _snapshot(Path.cwd())
         child = subprocess.Popen(command)
