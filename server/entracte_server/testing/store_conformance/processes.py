@@ -357,13 +357,15 @@ class OwnershipSuite(StoreSuite):
         other = await taken_over(two, run, "process-2")
         assert (await two.write(a_write(other, chunks=chunks(2, 2), park=a_park(3)))).parked
         await two.delete_run(run.tenant, run.run_id, force=True, request=None)
-        with pytest.raises(LeaseLost):
-            await one.write(a_write(run, chunks=chunks(2, 2)))
         again = await created(two, run_id="again")
         await one.write(a_write(again, chunks=chunks(1, 2)))
         await two.write(a_write(again, chunks=chunks(3, 3)))
         await one.write(a_write(again, chunks=chunks(4, 4)))
         assert await log_of(one, again) == chunks(1, 4).data
+        await two.write(a_write(again, park=a_park(5)))
+        await two.delete_run(run.tenant, run.run_id, force=True, request=None)
+        with pytest.raises(LeaseLost):
+            await one.write(a_write(again, chunks=chunks(5, 5)))
 
 
 class CommandSuite(StoreSuite):
