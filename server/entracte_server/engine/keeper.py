@@ -7,6 +7,7 @@ so that nothing a round waits for can cost it.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ import structlog
 from entracte_server.domain.errors import Reason
 from entracte_server.engine.hub import RunKey
 from entracte_server.store.base import StoreError
-from entracte_server.store.signals import followed_topic, read_topic
+from entracte_server.store.signals import FREE_RUNS, followed_topic, read_topic
 
 if TYPE_CHECKING:
     from entracte_server.engine.engine import Engine
@@ -47,43 +48,55 @@ class Keeper:
         self._upkeep = upkeep
         self._tasks: list[asyncio.Task[None]] = []
         self._rounds = 0
+        self._free_runs = asyncio.Event()
         self._alone: dict[RunKey, int] = {}
         self._unattended: dict[RunKey, Reason] = {}
 
     def start(self) -> None:
         """Begin the rounds."""
-        self._engine.store.signals.listen(self._heard)
-        work: list[tuple[str, Callable[[], Awaitable[None]], Callable[[], float]]] = [
-            ("lease", self._engine.lease.renew, lambda: self._engine.lease.interval),
-            ("rounds", self.round, lambda: ROUND * random.uniform(0.8, 1.2)),
+        signals, lease = self._engine.store.signals, self._engine.lease
+        signals.listen(self._heard)
+        signals.watch(FREE_RUNS)
+        steps: list[tuple[str, Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]] = [
+            ("lease", lease.renew, self._until_renewal),
+            # Nothing that a round waits for may keep a loss of the lease from being noticed.
+            ("watch", self._watch_lease, lambda: asyncio.sleep(ROUND)),
+            ("rounds", self.round, self._until_next_round),
         ]
         if self._upkeep is not None:
-            work.append(("upkeep", self._upkeep, lambda: ROUND))
+            steps.append(("upkeep", self._upkeep, lambda: asyncio.sleep(ROUND)))
         self._tasks = [
-            asyncio.create_task(self._again_and_again(name, step, pause), name=name)
-            for name, step, pause in work
+            asyncio.create_task(_again_and_again(name, step, pause), name=name) for name, step, pause in steps
         ]
 
     async def stop_rounds(self) -> None:
         """Take over nothing more, and do no more upkeep; the lease is still renewed."""
-        await _end(self._tasks[1:])
+        await _end(self._tasks[2:])
 
     async def stop(self) -> None:
         """Stop everything. Idempotent."""
         self._engine.store.signals.listen(_deaf)
         await _end(self._tasks)
 
-    async def _again_and_again(
-        self, name: str, step: Callable[[], Awaitable[None]], pause: Callable[[], float]
-    ) -> None:
-        while True:
-            await asyncio.sleep(pause())
-            try:
-                await step()
-            except StoreError as error:
-                _log.warning(f"{name}_failed", error=str(error))
-            except Exception:
-                _log.exception(f"{name}_failed")
+    async def _until_renewal(self) -> None:
+        """A part of the lease, or until it is lost; when it cannot be had, about a second."""
+        lease = self._engine.lease
+        if lease.process_id:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(lease.interval):
+                    await lease.gone.wait()
+        else:
+            await asyncio.sleep(ROUND)
+
+    async def _watch_lease(self) -> None:
+        self._engine.lease.check()
+
+    async def _until_next_round(self) -> None:
+        """About a second, so that processes do not go in step; or until there are runs to take over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ROUND * random.uniform(0.8, 1.2)):
+                await self._free_runs.wait()
+        self._free_runs.clear()
 
     # ---- what others tell ----
 
@@ -98,6 +111,8 @@ class Keeper:
             self._engine.followed_elsewhere(key)
         elif kind == "inbox":
             self._engine.hub.inbox.changed_elsewhere(tenant)
+        elif topic == FREE_RUNS:
+            self._free_runs.set()
 
     # ---- what a round does ----
 
@@ -155,6 +170,19 @@ class Keeper:
             )
             if taken is not None:
                 engine.recover(taken)
+
+
+async def _again_and_again(
+    name: str, step: Callable[[], Awaitable[None]], pause: Callable[[], Awaitable[None]]
+) -> None:
+    while True:
+        await pause()
+        try:
+            await step()
+        except StoreError as error:
+            _log.warning(f"{name}_failed", error=str(error))
+        except Exception:
+            _log.exception(f"{name}_failed")
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

@@ -6,6 +6,7 @@ and nothing of theirs is written or entered any more, whatever the store would s
 its lease is another process from then on, with an id of its own.
 """
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -41,6 +42,8 @@ class Lease:
     def __init__(self, store: Store, seconds: float, lost: Callable[[str], None]) -> None:
         self.process_id = ""
         """Who this process is for the store; empty while it has no lease."""
+        self.gone = asyncio.Event()
+        """Set while a lease that was lost is not replaced."""
         self._store = store
         self._seconds = seconds
         self._lost = lost
@@ -76,6 +79,7 @@ class Lease:
         await self._store.enter(process_id, self._seconds)
         self.process_id = process_id
         self._ends = begun + self._seconds
+        self.gone.clear()
 
     async def renew(self) -> None:
         """Make the lease last, or begin another when it was lost. Never raises `StoreError`: what
@@ -102,6 +106,7 @@ class Lease:
             return True
         if self.process_id:
             process_id, self.process_id = self.process_id, ""
+            self.gone.set()
             _log.error("lease_lost", process_id=process_id)
             self._lost(process_id)
         return False

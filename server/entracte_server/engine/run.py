@@ -45,6 +45,7 @@ from entracte_server.engine.settle import HandedOver, Settlement
 from entracte_server.models.base import Model, ModelError
 from entracte_server.models.streams import closing
 from entracte_server.store.base import LeaseLost, RunPatch, Store, StoreUnavailable
+from entracte_server.store.signals import FREE_RUNS
 
 _log = structlog.get_logger(__name__)
 
@@ -257,6 +258,7 @@ class RunExecution:
                 self.update(msgspec.structs.replace(call, state="decided"))
         try:
             await self.log.release(self._executed_ms())
+            self._store.signals.tell(FREE_RUNS)
             _log.info("run_handed_over", run_id=self.log.key[1], step=self.step)
         except (LeaseLost, StoreUnavailable) as error:  # then its lease has to run out
             _log.warning("run_given_up", run_id=self.log.key[1], error=str(error))

@@ -12,6 +12,10 @@ Listener = Callable[[str], None]
 """Called on the event loop with a topic. Must not block or raise."""
 
 
+FREE_RUNS = "free"
+"""That there are running runs without an owner."""
+
+
 def run_topic(tenant: str, run_id: str) -> str:
     """That something of a run was committed."""
     return f"run\n{tenant}\n{run_id}"
