@@ -322,6 +322,38 @@ class TestFail:
             }
             assert len(model.requests) == 1
 
+    async def test_after_a_crash_while_a_tool_runs_beside_it(self, store: str) -> None:
+        """The run is to fail: the tool is not entered again, and nobody is asked whether it ran."""
+        entered: list[str] = []
+
+        @tool(idempotent=True)
+        async def slow() -> None:
+            """Never ends."""
+            entered.append("slow")
+            await asyncio.Event().wait()
+
+        @tool
+        async def other() -> None:
+            """Never ends, and may not be entered again by itself."""
+            entered.append("other")
+            await asyncio.Event().wait()
+
+        parts: list[dict[str, Any]] = [{"tool": name, "id": name, "args": {}} for name in ("slow", "other")]
+        model = calling(PAY, *parts)
+        app = app_of(model, pay.expiring(SOON, "fail"), slow, other)
+        async with serving(app, store=store) as (_, client):
+            async for chunk in client.agent("agent").stream("go", run_id="r"):
+                if chunk.type == "tool-error":
+                    break
+        async with serving(app, store=store) as (_, client):
+            run = await ended(client, "r")
+            assert run.error is not None
+            assert run.error.kind == "expired"
+            chunks = [chunk async for chunk in client.runs.watch("r")]
+            assert not [chunk for chunk in chunks if chunk.type == "tool-call-suspended"]
+        assert sorted(entered) == ["other", "slow"]
+        assert len(model.requests) == 1
+
 
 class TestWhen:
     async def test_no_expiry_unless_asked_for(self, store: str) -> None:
@@ -513,12 +545,12 @@ class TestWhoDecides:
     async def test_an_error_in_one_call_does_not_stop_the_others(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Not even one that would end a program. The call is tried again later."""
+        """Not even one that would end a program, and that comes first. The call is tried again later."""
         monkeypatch.setattr(upkeep, "LATER_SECONDS", 0.2)
         decide, broken = expired.decide_expired, True
 
         async def sometimes(engine: Any, row: Any, now: int) -> bool:
-            if row.tool_name == "ask_user" and broken:
+            if row.tool_name == "pay" and broken:
                 raise SystemExit("a validator of an author")
             return await decide(engine, row, now)
 
@@ -528,7 +560,7 @@ class TestWhoDecides:
         async with serving(app) as (_, client):
             run_id = (await parked(client))["pay"].run_id
             await until(lambda: decisions(client, run_id), "the other call expires")
-            assert set(await decisions(client, run_id)) == {"pay"}
+            assert set(await decisions(client, run_id)) == {"ask_user"}
             broken = False
             assert (await ended(client, run_id)).state == "succeeded"
 
