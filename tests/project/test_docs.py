@@ -1,5 +1,6 @@
 """The Python in the docs runs."""
 
+import ast
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,8 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 import entracte_server
+from entracte import PendingCallExpiry
+from entracte._options_codec import to_options
 from entracte_server import App, Tool
 from entracte_server.app.cli import main
+from entracte_server.domain.expiry import Expiry
 from entracte_server.testing import serve
 from examples import support
 
@@ -52,12 +56,33 @@ def test_the_tools_in_the_authors_guide() -> None:
         if "entracte_server.testing" not in code:
             scope.update(run(code, **scope))
     tools = {name: thing for name, thing in scope.items() if isinstance(thing, Tool)}
-    assert set(tools) == {"look_up_order", "refund", "query", "wipe", "ask_user"}
+    assert set(tools) == {"look_up_order", "refund", "query", "wipe", "buy", "ask_user"}
     assert isinstance(scope["app"], App)
     refund = tools["refund"]
     assert refund.idempotent
     assert refund.needs_approval(refund.validate('{"order_id":"7","amount_cents":9900}'))
     assert not refund.needs_approval(refund.validate('{"order_id":"7","amount_cents":100}'))
+
+
+async def test_the_expiries_in_the_docs() -> None:
+    tools, agent, calls = snippets("docs/expiry.md")
+    scope = run(tools)
+    assert (scope["buy"].expiry, scope["sign"].expiry) == (Expiry(3600.0), Expiry(600.0, "fail"))
+    made = eval(agent, scope)
+    assert made.expiry == Expiry(2 * 86400.0)
+    assert made.tools["ask_user"].expiry == Expiry(300.0, "answer", '"Do as you think best."')
+    asked: list[Any] = []
+
+    async def generate(words: str, **options: Any) -> None:
+        asked.append(to_options(options).pending_call_expiry)
+
+    names = {"agent": SimpleNamespace(generate=generate), "PendingCallExpiry": PendingCallExpiry}
+    code = compile(calls, "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    await eval(code, names)
+    assert [(expiry.after.seconds, list(expiry.default_answers)) for expiry in asked] == [
+        (3600, []),
+        (3600, ["ask_user"]),
+    ]
 
 
 async def test_the_test_in_the_authors_guide() -> None:
