@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ import grpc
 import pytest
 
 from entracte.v1 import inbox_service_pb2, pending_call_pb2, run_service_pb2
-from entracte_server import Agent, App, ask_user, tool
+from entracte_server import Agent, App, DefaultAnswer, ask_user, tool
 from entracte_server.app.cli.output import clean
 from entracte_server.app.running import running
 from entracte_server.app.settings import Settings
@@ -87,6 +88,25 @@ async def test_a_run_that_parks_says_how_to_go_on(server: TestServer) -> None:
     call = await waiting(server)
     assert '→ refund {"cents": 5}' in result.stderr
     assert f"entracte inbox approve {call} --address {server.address}" in result.stderr
+
+
+async def test_until_when_a_call_waits() -> None:
+    """And what happens then, where a run parks and where it is shown."""
+    steps = [{"tool": "refund", "args": {"cents": 5}}, {"tool": "ask_user", "args": {"question": "Why?"}}]
+    tools = [refund.expiring(3600, "fail"), ask_user.expiring(7200, DefaultAnswer("no reason"))]
+    app = App(agents=[Agent(id="payer", model=scripted([steps]), tools=tools)])
+    async with serve(app) as server:
+        parked = await entracte("generate", "payer", "Hi", address=server.address)
+        assert re.search(r"until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d; then its run fails", parked.stderr)
+        assert "; then the answer is no reason" in parked.stderr
+        [run] = json.loads((await entracte("runs", "list", "--json", address=server.address)).stdout)
+        shown = await entracte("runs", "show", run["run_id"], address=server.address)
+        assert "; then its run fails" in shown.stdout
+        listed = json.loads((await entracte("inbox", "list", "--json", address=server.address)).stdout)
+        assert {(call["on_expiry"], call["default_answer"]) for call in listed} == {
+            ("fail", None),
+            ("answer", "no reason"),
+        }
 
 
 async def test_a_failed_run_is_exit_code_1(server: TestServer) -> None:

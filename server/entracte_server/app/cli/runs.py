@@ -7,7 +7,15 @@ import click
 
 from entracte_server.app.cli.connecting import client_command
 from entracte_server.app.cli.output import age_text, clean, print_fields, print_json, print_table, time_text
-from entracte_server.app.cli.showing import Screen, describe, exit_code, print_chunks, say_end, say_waiting
+from entracte_server.app.cli.showing import (
+    Screen,
+    describe,
+    exit_code,
+    expiry,
+    print_chunks,
+    say_end,
+    say_waiting,
+)
 
 if TYPE_CHECKING:
     from entracte import GenerateResult, Run, SyncClient
@@ -92,6 +100,8 @@ def _show_run(run: "Run") -> None:
     )
     for call in run.pending_calls:
         click.echo(f"\nwaits: {call.pending_call_id}  {describe(call)}")
+        if end := expiry(call):
+            click.echo(f"  {end}")
     if run.result is not None and run.result.text:
         click.echo(f"\n{clean(_in_paragraphs(run.result))}")
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from entracte_server.app.cli.connecting import command_for, command_line
-from entracte_server.app.cli.output import clean, one_line, pretty, print_json
+from entracte_server.app.cli.output import clean, one_line, pretty, print_json, time_text
 
 if TYPE_CHECKING:
     from entracte import Chunk, FinishReason, GenerateResult, PendingCall, SyncRunStream
@@ -89,6 +89,8 @@ def say_waiting(result: "GenerateResult") -> None:
     click.echo(f"Run {result.run_id} waits:", err=True)
     for call in result.pending_calls:
         click.echo(f"  {call.pending_call_id}  {describe(call)}", err=True)
+        if end := expiry(call):
+            click.echo(f"    {end}", err=True)
         click.echo(f"    {_next_command(call)}", err=True)
 
 
@@ -101,6 +103,16 @@ def describe(call: "PendingCall") -> str:
     if call.kind == "recovery":
         words["recovery"] = "was interrupted by a crash"
     return f"{call.tool_name} {words.get(call.kind, 'waits')}: {one_line(call.args, WIDTH)}"
+
+
+def expiry(call: "PendingCall") -> str:
+    """Until when a call can be decided, and what happens then; empty where it waits for ever."""
+    if call.expire_time is None:
+        return ""
+    then = {"decline": "it is declined", "fail": "its run fails"}.get(call.on_expiry or "", "it ends")
+    if call.on_expiry == "answer":
+        then = f"the answer is {one_line(call.default_answer, WIDTH)}"
+    return f"until {time_text(call.expire_time)}; then {then}"
 
 
 def _next_command(call: "PendingCall") -> str:
