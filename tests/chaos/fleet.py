@@ -177,7 +177,7 @@ class Fleet:
             **{f"ENTRACTE_{name.upper()}": str(value) for name, value in settings.items()},
         }
         self.members = [Member(self, f"m{number}") for number in range(size)]
-        self._callers: dict[int, Caller] = {}
+        self._callers: dict[str, Caller] = {}
 
     @property
     def living(self) -> list[Member]:
@@ -198,11 +198,19 @@ class Fleet:
         """An SDK client, connected to the member at `first` or, while it is away, to another."""
         return Client(self.target(first), channel_options={"grpc.use_local_subchannel_pool": 1})
 
+    def only(self, number: int) -> Caller:
+        """A caller without retries, of this member and no other; one for all who ask."""
+        address = self.members[number].address
+        if address not in self._callers:
+            self._callers[address] = Caller(address, agent="world")
+        return self._callers[address]
+
     def caller(self, first: int = 0) -> Caller:
         """A caller without retries, of the member at `first` or another; one for all who ask."""
-        if first not in self._callers:
-            self._callers[first] = Caller(self.target(first), agent="world")
-        return self._callers[first]
+        target = self.target(first)
+        if target not in self._callers:
+            self._callers[target] = Caller(target, agent="world")
+        return self._callers[target]
 
     def traces(self) -> list[dict[str, Any]]:
         """What tools and models wrote."""

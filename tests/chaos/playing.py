@@ -251,7 +251,7 @@ async def play_quietly(folder: Path, store: str) -> dict[str, Story]:
                 group.create_task(life.live())
         stories = {}
         for name, life in lives.items():
-            ended = await read(life)
+            ended = await read(it, life.run_id, life.readers, cancelled=bool(life.plan.cancel))
             stories[name] = story_of(ended.chunks, ended.result)
         for life in lives.values():
             await check(life, stories, interruptions=0)

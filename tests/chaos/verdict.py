@@ -1,11 +1,12 @@
 """What must hold of a run, whatever became of the processes that executed it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from entracte.v1 import chunk_pb2, run_pb2
 from tests.cases.support import Caller
 from tests.chaos.fleet import Fleet
+from tests.chaos.following import Reader
 from tests.chaos.people import Life
 from tests.chaos.stories import RECOVERY, Story, story_of
 from tests.chaos.world import IDEMPOTENT
@@ -44,25 +45,30 @@ class _Harness:
         return []
 
 
-async def read(life: Life) -> Ended:
-    """Everything there is to know of a run that has ended."""
-    playing = Playing(PlannedRun("a", "stream", ()), name=life.run_id, run_id=life.run_id)
-    playing.readers = list(life.readers)
-    playing.cancels = bool(life.plan.cancel)
+async def read(fleet: Fleet, run_id: str, readers: Sequence[Reader], *, cancelled: bool) -> Ended:
+    """Everything there is to know of a run that has ended; `cancelled` says whether it may have been."""
+    playing = Playing(PlannedRun("a", "stream", ()), name=run_id, run_id=run_id)
+    playing.readers = list(readers)
+    playing.cancels = int(cancelled)
     ended = Ended(playing)
-    await ended.read(_Harness(life.fleet))
+    await ended.read(_Harness(fleet))
     return ended
 
 
-async def check(life: Life, references: Mapping[str, Story], *, interruptions: int) -> int:
-    """Check one run against an uninterrupted one of the same plan. `interruptions` is how often a
-    process of its fleet came to its end. How many calls had to be recovered."""
-    ended = await read(life)
+def check_story(ended: Ended, *, interruptions: int) -> None:
+    """What the stream, the decisions and the result say fits together."""
     check_end(ended)
     check_readers(ended)
     check_decisions(ended)
     check_order(ended, kills=interruptions)
     check_result(ended)
+
+
+async def check(life: Life, references: Mapping[str, Story], *, interruptions: int) -> int:
+    """Check one run against an uninterrupted one of the same plan. `interruptions` is how often a
+    process of its fleet came to its end. How many calls had to be recovered."""
+    ended = await read(life.fleet, life.run_id, life.readers, cancelled=bool(life.plan.cancel))
+    check_story(ended, interruptions=interruptions)
     check_made(life, ended)
     traces = [trace for trace in life.fleet.traces() if life.run_id in (trace.get("run"), trace.get("name"))]
     check_effects(ended, traces, interruptions)

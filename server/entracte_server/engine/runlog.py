@@ -191,7 +191,10 @@ class RunLog:
         first = self._next
         row = ChunkRow(first, first, self._encoder.encode((finish,), first, now_ms()))
         self._park = Park(row, finish_reason, stop_cause, executed_ms)
-        return (await self._written()).parked
+        try:
+            return (await self._written()).parked
+        finally:
+            self._park = None  # if it was cut off while it waited for its turn, something else is to come
 
     async def end(
         self,
