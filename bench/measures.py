@@ -14,7 +14,8 @@ from typing import Any
 
 from bench import jobs
 from bench.systems import (
-    ENTRACTE,
+    POSTGRES,
+    PROXIES,
     Mock,
     System,
     bytes_by_table,
@@ -236,6 +237,7 @@ class Case:
     measure: Callable[[System, Mock, float], Figures]
     proxies: bool = True
     once: bool = False  # rather than in every round
+    file: bool = False  # looks into the database's file
 
 
 CASES = (
@@ -247,11 +249,20 @@ CASES = (
     Case("d", "first chunk, added", "added_ms", "ms", "at most 3.5", first_delays),
     Case("e", "memory per quiet stream", "kib_per_stream", "KiB", "at most 68", quiet_streams, once=True),
     Case(
-        "f", "disk per suspended run", "bytes_per_run", "bytes", "at most 4,096", suspended_runs, False, True
+        "f",
+        "disk per suspended run",
+        "bytes_per_run",
+        "bytes",
+        "at most 4,096",
+        suspended_runs,
+        False,
+        True,
+        True,
     ),
 )
 
 
 def systems_of(case: Case, names: list[str]) -> list[str]:
     """The systems that a case is measured on."""
-    return [name for name in names if case.proxies or name == ENTRACTE]
+    wanted = names if case.proxies else [name for name in names if name not in PROXIES]
+    return [name for name in wanted if not (case.file and name == POSTGRES)]

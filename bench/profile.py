@@ -26,7 +26,7 @@ import msgspec
 from bench import jobs
 from bench.measures import CLOSED_LOOPS, warm_up
 from bench.processes import ROOT, end_on_signals, thread_cpu_seconds
-from bench.systems import ALL, ENTRACTE, Mock, System, start_generator, start_mock, start_system
+from bench.systems import ALL, ENTRACTE, POSTGRES, Mock, System, start_generator, start_mock, start_system
 
 RATE = 100  # samples per second; each stops the server for a moment
 _FRAME = re.compile(r"(?P<name>.*) \((?P<file>[^()]*?)(?::\d+)?\)\Z")
@@ -135,7 +135,7 @@ def main() -> int:
         prog="python -m bench.profile", description="Where a server's time goes."
     )
     parser.add_argument("--case", choices=sorted(CLOSED_LOOPS), default="a")
-    parser.add_argument("--system", choices=ALL, default=ENTRACTE)
+    parser.add_argument("--system", choices=(*ALL, POSTGRES), default=ENTRACTE)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--top", type=int, default=6, help="functions per layer")
     parser.add_argument("--raw", type=Path, default=None, help="keep the stacks in this file")

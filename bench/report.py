@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.measures import CASES, Case, Figures
-from bench.systems import ALL, ENTRACTE
+from bench.systems import ALL, ENTRACTE, POSTGRES
 
 _PEERS = ("batched", "raw", "iterator")
 
@@ -48,10 +48,20 @@ class Results:
         values = self.values(case, system, figure)
         return statistics.median(values.values()) if values else None
 
-    def ratio(self, case: str, figure: str, peer: str) -> float | None:
-        """Median over the rounds of Entracte's figure over a peer's of the same round."""
-        own, other = self.values(case, ENTRACTE, figure), self.values(case, peer, figure)
-        ratios = [own[number] / other[number] for number in own if other.get(number)]
+    @property
+    def systems(self) -> list[str]:
+        """The columns of the table."""
+        return [*ALL, POSTGRES] if self.on_postgres else list(ALL)
+
+    @property
+    def on_postgres(self) -> bool:
+        """Whether Entracte was measured on PostgreSQL as well."""
+        return any(record.system == POSTGRES for record in self.records)
+
+    def ratio(self, case: str, figure: str, peer: str, own: str = ENTRACTE) -> float | None:
+        """Median over the rounds of a system's figure over a peer's of the same round."""
+        mine, other = self.values(case, own, figure), self.values(case, peer, figure)
+        ratios = [mine[number] / other[number] for number in mine if other.get(number)]
         return statistics.median(ratios) if ratios else None
 
 
@@ -75,15 +85,22 @@ def number(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
+def _ratios(results: Results, case: str, figure: str) -> list[str]:
+    ratios = [results.ratio(case, figure, peer) for peer in ("raw", "batched")]
+    if results.on_postgres:
+        ratios.append(results.ratio(case, figure, ENTRACTE, POSTGRES))
+    return [number(ratio) for ratio in ratios]
+
+
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
 def _case_row(results: Results, case: Case) -> str | None:
-    medians = [results.median(case.id, system, case.figure) for system in ALL]
+    medians = [results.median(case.id, system, case.figure) for system in results.systems]
     if all(value is None for value in medians):
         return None
-    ratios = [number(results.ratio(case.id, case.figure, peer)) for peer in ("raw", "batched")]
+    ratios = _ratios(results, case.id, case.figure)
     cells = [f"({case.id}) {case.title}, {case.unit}", *map(number, medians), *ratios, case.wanted]
     return _row(cells)
 
@@ -100,14 +117,15 @@ _CPU = (
 
 def table(results: Results) -> str:
     """The Markdown that goes into the README."""
-    lines = [_row(["case", *ALL, "entracte / raw", "entracte / batched", "wanted"])]
-    lines.append(_row(["---", *["---:"] * 6, "---"]))
+    ratios = ["entracte / raw", "entracte / batched", *["postgres / entracte"] * results.on_postgres]
+    lines = [_row(["case", *results.systems, *ratios, "wanted"])]
+    lines.append(_row(["---", *["---:"] * (len(results.systems) + len(ratios)), "---"]))
     lines.extend(row for case in CASES if (row := _case_row(results, case)) is not None)
     for case_id, figure, title in _CPU:
-        medians = [results.median(case_id, system, figure) for system in ALL]
+        medians = [results.median(case_id, system, figure) for system in results.systems]
         if any(value is not None for value in medians):
-            ratios = [number(results.ratio(case_id, figure, peer)) for peer in ("raw", "batched")]
-            lines.append(_row([f"({case_id}) {title}", *map(number, medians), *ratios, ""]))
+            cells = [*map(number, medians), *_ratios(results, case_id, figure), ""]
+            lines.append(_row([f"({case_id}) {title}", *cells]))
     lines.append("")
     lines.append(
         f"{machine()}. Medians of {results.rounds} rounds; ratios are medians of the ratios within a round. "
@@ -123,7 +141,7 @@ def _busy(results: Results) -> list[str]:
     """Who was busy in the closed loops: a bottleneck other than the server shows here."""
     lines = []
     for case in CASES:
-        for system in ALL:
+        for system in results.systems:
             parts = [
                 (who, results.median(case.id, system, f"{who}_busy_percent"))
                 for who in ("server", "generator", "mock", "others")
@@ -178,7 +196,7 @@ def as_json(results: Results) -> dict[str, Any]:
                         }
                     )
                 }
-                for system in ALL
+                for system in results.systems
             }
             for case in CASES
         },

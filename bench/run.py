@@ -21,7 +21,7 @@ from pathlib import Path
 from bench.measures import CASES, Case, MeasurementError, systems_of, warm_up
 from bench.processes import ROOT, end_on_signals, fdatasync_ms
 from bench.report import Record, Results, as_json, number, table
-from bench.systems import ALL, Mock, System, start_mock, start_system
+from bench.systems import ALL, POSTGRES, Mock, System, start_mock, start_system
 
 
 def log(text: str) -> None:
@@ -70,6 +70,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=None, help="rounds (5; 2 with --quick)")
     parser.add_argument("--only", default="", help=f"cases, of {','.join(case.id for case in CASES)}")
     parser.add_argument("--systems", default=",".join(ALL), help=f"systems, of {','.join(ALL)}")
+    parser.add_argument(
+        "--postgres", action="store_true", help="Entracte on a PostgreSQL server of its own as well"
+    )
     parser.add_argument("--json", type=Path, default=None, help="write everything measured to this file")
     parser.add_argument("--folder", type=Path, default=ROOT / "var", help="where the database lives (var)")
     parser.add_argument("--keep", action="store_true", help="leave database and logs behind")
@@ -82,8 +85,10 @@ def main() -> int:
     end_on_signals()
     wanted = [part for part in args.only.split(",") if part]
     names = [name for name in args.systems.split(",") if name]
+    if args.postgres:
+        names.append(POSTGRES)
     unknown = [part for part in wanted if part not in {case.id for case in CASES}]
-    unknown += [name for name in names if name not in ALL]
+    unknown += [name for name in names if name not in (*ALL, POSTGRES)]
     if unknown:
         print(f"unknown: {', '.join(unknown)}", file=sys.stderr)
         return 2

@@ -15,8 +15,12 @@ import msgspec
 
 from bench import jobs
 from bench.processes import Child, free_port, memory_kib, python
+from tests.postgres import Postgres
 
 ENTRACTE = "entracte"
+POSTGRES = "postgres"
+"""Entracte on PostgreSQL, measured only when asked for."""
+
 PROXIES = ("iterator", "raw", "batched")
 ALL = (*PROXIES, ENTRACTE)
 
@@ -49,7 +53,7 @@ class System:
     @property
     def kind(self) -> str:
         """The kind of target it is to the generator."""
-        return "entracte" if self.name == ENTRACTE else "proxy"
+        return "proxy" if self.name in PROXIES else "entracte"
 
     def memory_kib(self) -> int:
         """Proportional set size of its processes, in KiB."""
@@ -67,13 +71,20 @@ def start_system(
 ) -> System:
     """Start a server under test on a free port with a new database; the stack ends it."""
     log = folder / f"{name}.log"
-    if name != ENTRACTE:
+    if name in PROXIES:
         command = [*(prefix or []), *python("bench.proxies", name, "--mock", mock.url)]
         child = stack.enter_context(Child(name, command, log=log))
         return System(name, child.pid, f"127.0.0.1:{child.ready_port()}", None, folder)
-    database = folder / f"bench-{time.monotonic_ns()}.db"
+    database = None
+    if name == POSTGRES:
+        folder.chmod(0o711)  # the server may have to run as another user
+        server = stack.enter_context(Postgres(folder))
+        store = server.url(server.create_database())
+    else:
+        database = folder / f"bench-{time.monotonic_ns()}.db"
+        store = f"sqlite:///{database}"
     address = f"127.0.0.1:{free_port()}"
-    command = serve_command(address, database)
+    command = serve_command(address, store)
     child = stack.enter_context(
         Child(name, [*(prefix or []), *command], log=log, env=entracte_settings(mock), talks=False)
     )
@@ -81,10 +92,10 @@ def start_system(
     return System(name, child.pid, address, database, folder)
 
 
-def serve_command(address: str, database: Path) -> list[str]:
+def serve_command(address: str, store: str) -> list[str]:
     """The command line that serves the benchmark's agents."""
     entracte = str(Path(sys.executable).with_name("entracte"))
-    return [entracte, "serve", "bench.app:app", "--address", address, "--store", f"sqlite:///{database}"]
+    return [entracte, "serve", "bench.app:app", "--address", address, "--store", store]
 
 
 def entracte_settings(mock: Mock) -> dict[str, str]:

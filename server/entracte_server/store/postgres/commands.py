@@ -22,6 +22,8 @@ from entracte_server.store.postgres.programs import Attempt, Program
 from entracte_server.store.postgres.reads import read_snapshot, snapshot_of
 from entracte_server.store.postgres.rows import (
     FIND_RUN,
+    IS_LIVE,
+    IS_OPEN,
     LOCK_RUN,
     a_decision,
     a_pending,
@@ -42,8 +44,8 @@ _TAKE_OVER = (
     f"RETURNING {RUN_COLUMNS}"
 )
 _CLAIM = (
-    "UPDATE entracte.pending_calls SET claimed_by = $3, claimed_until = $4::bigint "
-    "WHERE tenant = $1 AND pending_call_id = $2 AND state = 'open' "
+    "UPDATE entracte.pending_calls p SET claimed_by = $3, claimed_until = $4::bigint "
+    f"WHERE tenant = $1 AND pending_call_id = $2 AND {IS_OPEN} "
     "AND (claimed_by = '' OR claimed_by = $5 OR claimed_until <= $6) "
     "AND ($4::bigint = 0 OR expire_time = 0 OR expire_time >= $6)"
 )
@@ -79,9 +81,9 @@ def _settle(op: Decide, at: Attempt) -> Statement:
     call_id, principal = value(decision.call_id), value(decision.principal)
     decided_at = value(decision.decide_time)
     terms = [
-        f"r.tenant = {tenant} AND r.run_id = {run_id} AND r.finish_time = 0 AND p.run = r.seq",
+        f"r.tenant = {tenant} AND r.run_id = {run_id} AND {IS_LIVE} AND p.run = r.seq",
         f"p.tenant = {tenant} AND p.pending_call_id = {pending_id} AND p.call_id = {call_id}",
-        "p.state = 'open'",
+        IS_OPEN,
     ]
     if op.expiry:
         terms.append(f"p.expire_time <> 0 AND p.expire_time < {decided_at}")
@@ -103,7 +105,7 @@ def _settle(op: Decide, at: Attempt) -> Statement:
         f"FROM entracte.runs r WHERE {' AND '.join(terms)} "
         "RETURNING r.seq, r.format, r.last_sequence, r.owner = '' AS free)",
         f"taken AS (UPDATE entracte.runs r SET {_take(op.owner, at, at.now, value)} "
-        "FROM settled s WHERE r.seq = s.seq AND s.free)",
+        f"FROM settled s WHERE r.tenant = {tenant} AND r.seq = s.seq AND s.free)",
         "called AS (INSERT INTO entracte.tool_calls (run, call_id, state, format, data) "
         f"SELECT s.seq, {value(call.call_id)}, {states}, s.format, {records} FROM settled s "
         "ON CONFLICT (run, call_id) DO UPDATE "
@@ -208,7 +210,7 @@ def _ask_to_cancel(op: Cancel, at: Attempt) -> Statement:
         f"WHERE r.tenant = {tenant} AND r.run_id = {run_id}{unused})",
         "asked AS (UPDATE entracte.runs r SET "
         f"cancel_reason = coalesce(r.cancel_reason, {value(op.reason)}), update_time = {now}, {changes} "
-        "FROM run WHERE r.seq = run.seq AND r.finish_time = 0)",
+        f"FROM run WHERE r.tenant = {tenant} AND r.seq = run.seq AND {IS_LIVE})",
     ]
     if op.request is not None:
         parts.append(f"request AS ({requests.record(op.request, op.run_id, at, value, source='run')})")

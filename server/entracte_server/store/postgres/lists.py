@@ -33,11 +33,11 @@ _PENDING_WIDTH = 15
 _DECISION_ROW = DECISION_ROW.replace("d.", "x.")
 _DECISION_SIZE = "octet_length(x.data)"
 
-_WITH_RUN = " JOIN entracte.runs r ON r.seq = x.run"
+_WITH_RUN = " JOIN entracte.runs r ON r.tenant = x.tenant AND r.seq = x.run"
 
 
 def _page(
-    table: str, branches: Sequence[str], *, order: str, limit: str, size: str, columns: str,
+    table: str, branches: Sequence[str], *, tenant: str, order: str, limit: str, size: str, columns: str,
     sized_join: str = "", join: str = "",
 ) -> str:  # fmt: skip
     """The statement that reads a page of the rows that any of `branches` is true of, up to `PAGE_BYTES`
@@ -52,9 +52,11 @@ def _page(
     return (
         f"WITH page AS (SELECT seq FROM ({searches}) AS found ORDER BY seq {order} LIMIT {limit}), "
         f"sized AS (SELECT x.seq, row_number() OVER rows AS number, sum({size}) OVER rows AS total, "
-        f"count(*) OVER () AS found FROM page JOIN entracte.{table} x ON x.seq = page.seq{sized_join} "
+        f"count(*) OVER () AS found FROM page JOIN entracte.{table} x "
+        f"ON x.tenant = {tenant} AND x.seq = page.seq{sized_join} "
         f"WINDOW rows AS (ORDER BY x.seq {order} ROWS UNBOUNDED PRECEDING)) "
-        f"SELECT {columns}, sized.found FROM sized JOIN entracte.{table} x ON x.seq = sized.seq{join} "
+        f"SELECT {columns}, sized.found FROM sized JOIN entracte.{table} x "
+        f"ON x.tenant = {tenant} AND x.seq = sized.seq{join} "
         f"WHERE sized.number = 1 OR sized.total <= {PAGE_BYTES} ORDER BY x.seq {order}"
     )
 
@@ -72,10 +74,8 @@ def list_runs(
     """See `Store.list_runs`. Raises `ValueError` for a cursor that is not one."""
     before = cursors.open("runs", tenant, cursor)
     value = Values()
-    terms = [
-        f"x.tenant = {value(tenant)}",
-        f"x.seq < {value(_MAX_ROW if before is None else before)}",
-    ]
+    own = value(tenant)
+    terms = [f"x.tenant = {own}", f"x.seq < {value(_MAX_ROW if before is None else before)}"]
     if where.agent_id:
         terms.append(f"x.agent_id = {value(where.agent_id)}")
     if where.thread_id:
@@ -92,7 +92,15 @@ def list_runs(
         ]
     elif where.states:
         branches = [f"{both} AND x.state = ANY({value(list(where.states))}::text[])"]
-    sql = _page("runs", branches, order="DESC", limit=value(limit + 1), size=_RUN_SIZE, columns=_RUN_ROW)
+    sql = _page(
+        "runs",
+        branches,
+        tenant=own,
+        order="DESC",
+        limit=value(limit + 1),
+        size=_RUN_SIZE,
+        columns=_RUN_ROW,
+    )
     (found,) = yield [(sql, value.bound)]
     rows, more = _more(found, limit)
     return [run_row(row[:-1]) for row in rows], "" if more is None else cursors.seal("runs", tenant, more)
@@ -104,9 +112,12 @@ def list_pending(
     """See `Store.list_pending`. Raises `ValueError` for a cursor that is not one."""
     after = cursors.open("pending", tenant, cursor)
     value = Values()
-    terms = [f"x.tenant = {value(tenant)}", f"x.seq > {value(after or 0)}"]
-    if where.run_id:
-        terms.append(f"x.run = {_seq(value, tenant, where.run_id)}")
+    own = value(tenant)
+    # What belongs to a run is its tenant's; naming the tenant as well would only mislead the planner.
+    terms = [
+        f"x.run = {_seq(value, own, where.run_id)}" if where.run_id else f"x.tenant = {own}",
+        f"x.seq > {value(after or 0)}",
+    ]
     for name, wanted in (
         ("agent_id", where.agent_id),
         ("thread_id", where.thread_id),
@@ -119,6 +130,7 @@ def list_pending(
     sql = _page(
         "pending_calls",
         [f"{both} AND x.state = '{state}'" for state in states],
+        tenant=own,
         order="ASC",
         limit=value(limit + 1),
         size=_PENDING_SIZE,
@@ -145,20 +157,23 @@ def list_decisions(
     before = cursors.open("decisions", tenant, cursor)
     value = Values()
     own = value(tenant)
-    terms = [f"x.tenant = {own}", f"x.seq < {value(_MAX_ROW if before is None else before)}"]
+    terms = [f"x.seq < {value(_MAX_ROW if before is None else before)}"]
     if where.run_id:
-        terms.append(f"x.run = {_seq(value, tenant, where.run_id)}")
+        terms.append(f"x.run = {_seq(value, own, where.run_id)}")
     if where.pending_call_id:
         pending = value(where.pending_call_id)
         terms.append(
             f"x.pending_call_id = {pending} AND x.run = (SELECT run FROM entracte.pending_calls "
             f"WHERE tenant = {own} AND pending_call_id = {pending})"
         )
+    if not (where.run_id or where.pending_call_id):
+        terms.append(f"x.tenant = {own}")
     if where.principal:
         terms.append(f"x.principal = {value(where.principal)}")
     sql = _page(
         "decisions",
         [" AND ".join(terms)],
+        tenant=own,
         order="DESC",
         limit=value(limit + 1),
         size=_DECISION_SIZE,
@@ -173,4 +188,4 @@ def list_decisions(
 
 
 def _seq(value: Values, tenant: str, run_id: str) -> str:
-    return f"(SELECT seq FROM entracte.runs WHERE tenant = {value(tenant)} AND run_id = {value(run_id)})"
+    return f"(SELECT seq FROM entracte.runs WHERE tenant = {tenant} AND run_id = {value(run_id)})"

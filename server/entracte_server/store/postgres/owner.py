@@ -13,7 +13,7 @@ from entracte_server.store.postgres import requests
 from entracte_server.store.postgres.connection import Result, Statement
 from entracte_server.store.postgres.programs import Attempt, Program
 from entracte_server.store.postgres.progress import packed, progress
-from entracte_server.store.postgres.rows import LOCK_RUN
+from entracte_server.store.postgres.rows import LOCK_RUN, PENDING_WITH_RUN
 from entracte_server.store.postgres.values import Values
 from entracte_server.store.records import NEW_RUN_COLUMNS, encode, run_values
 
@@ -35,7 +35,7 @@ _WHERE_IT_STANDS = (
     "SELECT fence, owner, state, last_sequence FROM entracte.runs WHERE tenant = $1 AND run_id = $2"
 )
 _OPENED = (
-    "SELECT p.pending_call_id, r.run_id FROM entracte.pending_calls p JOIN entracte.runs r ON r.seq = p.run "
+    f"SELECT p.pending_call_id, r.run_id FROM {PENDING_WITH_RUN} "
     "WHERE p.tenant = $1 AND p.pending_call_id = ANY($2::text[])"
 )
 

@@ -41,8 +41,8 @@ _OWNED = f"SELECT {RUN_COLUMNS} FROM entracte.runs WHERE state = 'running' AND o
 _COMMANDS = (
     "SELECT tenant, run_id FROM entracte.runs "
     "WHERE owner = $1 AND state = 'running' AND cancel_reason IS NOT NULL "
-    "UNION SELECT r.tenant, r.run_id FROM entracte.tool_calls c JOIN entracte.runs r ON r.seq = c.run "
-    "WHERE c.state = 'decided' AND r.owner = $1 AND r.state = 'running'"
+    "UNION SELECT tenant, run_id FROM entracte.runs WHERE owner = $1 AND state = 'running' "
+    "AND seq IN (SELECT run FROM entracte.tool_calls WHERE state = 'decided')"
 )
 _PEEK = (
     f"SELECT r.tenant, r.run_id, r.state, r.fence, r.owner, r.last_sequence, {_ALIVE} "

@@ -10,6 +10,7 @@ from entracte_server.store.base import End, Park, RunWrite
 from entracte_server.store.packing import pack
 from entracte_server.store.postgres.connection import Statement
 from entracte_server.store.postgres.programs import Attempt
+from entracte_server.store.postgres.rows import IS_OPEN
 from entracte_server.store.postgres.values import Values
 from entracte_server.store.records import decision_data, encode, encode_error, pending_data
 
@@ -65,7 +66,7 @@ def progress(op: RunWrite, at: Attempt) -> Statement:
         closed = value([decision.pending_call_id for decision in op.closed])
         parts.append(
             "rest AS (UPDATE entracte.pending_calls p SET state = 'decided' FROM target t "
-            f"WHERE p.run = t.seq AND p.state = 'open' AND p.pending_call_id <> ALL({closed}::text[]))"
+            f"WHERE p.run = t.seq AND {IS_OPEN} AND p.pending_call_id <> ALL({closed}::text[]))"
         )
     return f"WITH {', '.join(parts)} SELECT parks FROM target", value.bound
 
@@ -98,8 +99,8 @@ def _target(op: RunWrite, value: Values) -> str:
             f"WHERE p.tenant = r.tenant AND p.pending_call_id = ANY({ids}::text[]))"
         )
     return (
-        f"target AS (SELECT r.seq, r.format, r.last_sequence, {parks} AS parks FROM entracte.runs r "
-        f"WHERE {' AND '.join(terms)})"
+        f"target AS (SELECT r.tenant, r.seq, r.format, r.last_sequence, {parks} AS parks "
+        f"FROM entracte.runs r WHERE {' AND '.join(terms)})"
     )
 
 
@@ -125,7 +126,10 @@ def _run(op: RunWrite, at: Attempt, value: Values) -> str:
     elif op.release is not None:
         changes |= {"owner": "''", "executed_ms": f"r.executed_ms + {value(op.release.executed_ms)}"}
     assignments = ", ".join(f"{name} = {new}" for name, new in changes.items())
-    return f"run AS (UPDATE entracte.runs r SET {assignments} FROM target t WHERE r.seq = t.seq)"
+    return (
+        f"run AS (UPDATE entracte.runs r SET {assignments} "
+        "FROM target t WHERE r.tenant = t.tenant AND r.seq = t.seq)"
+    )
 
 
 def _parked(park: Park, value: Values) -> dict[str, str]:
@@ -222,7 +226,7 @@ def _closed(op: RunWrite, value: Values) -> list[str]:
         "settled AS (UPDATE entracte.pending_calls p SET state = 'decided', decision_id = d.decision_id "
         f"FROM target t, unnest({ids}::text[], {pending}::text[]) AS d (decision_id, pending_call_id) "
         f"WHERE p.tenant = {tenant} AND p.pending_call_id = d.pending_call_id AND p.run = t.seq "
-        "AND p.state = 'open' RETURNING p.pending_call_id)",
+        f"AND {IS_OPEN} RETURNING p.pending_call_id)",
         "decided AS (INSERT INTO entracte.decisions (tenant, decision_id, run, call_id, pending_call_id, "
         "principal, sequence, format, data) "
         f"SELECT {tenant}, d.decision_id, t.seq, d.call_id, d.pending_call_id, d.principal, "

@@ -20,8 +20,13 @@ FIND_RUN = f"SELECT {RUN_COLUMNS}, taken_by FROM entracte.runs WHERE tenant = $1
 LOCK_RUN = "SELECT 1 FROM entracte.runs WHERE tenant = $1 AND run_id = $2 FOR UPDATE"
 """Statements behind it see all that was committed for the run before."""
 
-PENDING_WITH_RUN = "entracte.pending_calls p JOIN entracte.runs r ON r.seq = p.run"
-DECISION_WITH_RUN = "entracte.decisions d JOIN entracte.runs r ON r.seq = d.run"
+PENDING_WITH_RUN = "entracte.pending_calls p JOIN entracte.runs r ON r.tenant = p.tenant AND r.seq = p.run"
+DECISION_WITH_RUN = "entracte.decisions d JOIN entracte.runs r ON r.tenant = d.tenant AND r.seq = d.run"
+
+IS_OPEN = "(p.state = 'open') IS TRUE"
+IS_LIVE = "(r.finish_time = 0) IS TRUE"
+"""Conditions on rows that are found by their ids. In this form they are not mistaken for a way to find
+them: the partial indexes of open calls and live runs are for lists."""
 DECISION_ROW = f"{DECISION_COLUMNS}, d.sequence"
 
 _FIND_PENDING = (
@@ -31,7 +36,8 @@ _FIND_DECISION = f"SELECT {DECISION_ROW} FROM {DECISION_WITH_RUN} WHERE d.tenant
 _FIND_DECISION_OF_PENDING = (
     f"SELECT {DECISION_ROW} FROM entracte.pending_calls p "
     "JOIN entracte.decisions d ON d.tenant = p.tenant AND d.decision_id = p.decision_id "
-    "JOIN entracte.runs r ON r.seq = d.run WHERE p.tenant = $1 AND p.pending_call_id = $2"
+    "JOIN entracte.runs r ON r.tenant = d.tenant AND r.seq = d.run "
+    "WHERE p.tenant = $1 AND p.pending_call_id = $2"
 )
 
 

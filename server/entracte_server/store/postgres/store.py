@@ -49,7 +49,7 @@ T = TypeVar("T")
 CONNECT_SECONDS = 5.0
 """How long making a connection may take."""
 
-WRITERS = 2
+WRITERS = 4
 READERS = 4
 
 _DEFAULTS = {

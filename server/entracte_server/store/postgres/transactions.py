@@ -28,9 +28,13 @@ _SETTINGS = {
     "statement_timeout": f"{STATEMENT_SECONDS * 1000:.0f}",
     "lock_timeout": f"{LOCK_SECONDS * 1000:.0f}",
     "idle_in_transaction_session_timeout": f"{TRIP_SECONDS * 1000:.0f}",
-    # Every statement here finds its rows by an index, and the same one however full the tables are;
+    # Every statement here finds a few rows by indexes, and the same ones however full the tables are:
     # statistics may be missing or old, and planning anew costs more than executing.
     "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
 }

@@ -30,7 +30,8 @@ _DELETE_TREE = (
         f"DELETE FROM entracte.{table} WHERE run IN ({_TREE})"
         for table in ("chunks", "steps", "tool_calls", "pending_calls", "decisions", "run_specs")
     ),
-    f"DELETE FROM entracte.runs WHERE seq IN ({_TREE})",
+    "DELETE FROM entracte.runs WHERE tenant = $1 AND root_run_id = $2",
+    "DELETE FROM entracte.runs WHERE tenant = $1 AND run_id = $2",
 )
 
 # Runs that somebody else works on are left for the next time.
@@ -41,7 +42,7 @@ _ENDED = (
 )
 _LOG = "SELECT last, octet_length(data) FROM entracte.chunks WHERE run = $1 ORDER BY last LIMIT $2"
 _DELETE_LOG = "DELETE FROM entracte.chunks WHERE run = $1 AND last <= $2"
-_TRIMMED = "UPDATE entracte.runs SET has_log = false WHERE seq = $1"
+_TRIMMED = "UPDATE entracte.runs SET has_log = false WHERE tenant = $1 AND seq = $2"
 _DELETE_REQUESTS = (
     "DELETE FROM entracte.requests WHERE (tenant, principal, method, request_id) IN ("
     "SELECT tenant, principal, method, request_id FROM entracte.requests "
@@ -98,10 +99,10 @@ class _Logs:
         touched = 0
         if self._used_up():
             return touched
-        for seq, _, _ in (yield from self._ended(True, before, limit)):
+        for seq, tenant, _ in (yield from self._ended(True, before, limit)):
             touched += 1
             if (yield from self._delete(seq)):
-                yield [(_TRIMMED, (seq,))]
+                yield [(_TRIMMED, (tenant, seq))]
             if self._used_up():
                 break
         return touched

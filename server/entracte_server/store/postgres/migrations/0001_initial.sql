@@ -5,6 +5,9 @@
 -- their bytes, so that no index depends on the locales of the machine; NUL, which no text can hold
 -- here, is written as two characters (see encoding.py).
 --
+-- The tenant leads every key that a caller's id can reach, and row ids are found with it as well: an index
+-- of row ids alone would be taken for a quick way to a tenant's newest rows, which it is not.
+--
 -- Whoever changes what belongs to a run first locks the run's row, and rows of several runs in the
 -- order of tenant and run id.
 
@@ -14,7 +17,7 @@ CREATE TABLE entracte.meta (
 );
 
 CREATE TABLE entracte.runs (
-    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    seq bigint GENERATED ALWAYS AS IDENTITY,
     tenant text COLLATE "C" NOT NULL,
     run_id text COLLATE "C" NOT NULL,
     state text COLLATE "C" NOT NULL,
@@ -47,16 +50,16 @@ CREATE TABLE entracte.runs (
     taken_by bigint NOT NULL,
     -- False once the log of a run that has ended was trimmed to nothing.
     has_log boolean NOT NULL DEFAULT true,
+    PRIMARY KEY (tenant, seq),
     UNIQUE (tenant, run_id)
 )
 -- Rewritten with every commit of a run: room for the versions of a row on its page, so that the
 -- indexes need not change.
 WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
-CREATE INDEX runs_of_tenant ON entracte.runs (tenant, seq);
 CREATE INDEX runs_live ON entracte.runs (tenant, state, seq) WHERE finish_time = 0;
 CREATE INDEX runs_of_thread ON entracte.runs (tenant, thread_id, seq) WHERE thread_id IS NOT NULL;
-CREATE INDEX runs_of_tree ON entracte.runs (tenant, root_run_id) WHERE root_run_id IS NOT NULL;
+CREATE INDEX runs_of_tree ON entracte.runs (tenant, root_run_id, run_id) WHERE root_run_id IS NOT NULL;
 -- Each process looks once a second whose runs are whose, and which of its own somebody asked to cancel:
 -- neither may touch the rows of those that wait or have ended.
 CREATE INDEX runs_owned ON entracte.runs (owner, seq) WHERE state = 'running';
@@ -92,7 +95,7 @@ WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX tool_calls_decided ON entracte.tool_calls (run) WHERE state = 'decided';
 
 CREATE TABLE entracte.pending_calls (
-    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    seq bigint GENERATED ALWAYS AS IDENTITY,
     tenant text COLLATE "C" NOT NULL,
     pending_call_id text COLLATE "C" NOT NULL,
     run bigint NOT NULL,
@@ -108,16 +111,18 @@ CREATE TABLE entracte.pending_calls (
     resource_id text COLLATE "C" NOT NULL,
     format bigint NOT NULL,
     data bytea NOT NULL,
+    PRIMARY KEY (tenant, seq),
     UNIQUE (tenant, pending_call_id)
 )
 WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX pending_calls_of_run ON entracte.pending_calls (run, seq);
-CREATE INDEX pending_calls_of_tenant ON entracte.pending_calls (tenant, state, seq);
+CREATE INDEX pending_calls_open ON entracte.pending_calls (tenant, seq) WHERE state = 'open';
+CREATE INDEX pending_calls_decided ON entracte.pending_calls (tenant, seq) WHERE state = 'decided';
 CREATE INDEX pending_calls_expiring ON entracte.pending_calls (expire_time)
     WHERE state = 'open' AND expire_time > 0;
 
 CREATE TABLE entracte.decisions (
-    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    seq bigint GENERATED ALWAYS AS IDENTITY,
     tenant text COLLATE "C" NOT NULL,
     decision_id text COLLATE "C" NOT NULL,
     run bigint NOT NULL,
@@ -127,10 +132,10 @@ CREATE TABLE entracte.decisions (
     sequence bigint NOT NULL,
     format bigint NOT NULL,
     data bytea NOT NULL,
+    PRIMARY KEY (tenant, seq),
     UNIQUE (tenant, decision_id)
 );
 CREATE INDEX decisions_of_run ON entracte.decisions (run, seq);
-CREATE INDEX decisions_of_tenant ON entracte.decisions (tenant, seq);
 
 -- Outlives the run: a repeated request is recognised after it was deleted. `decision_id` is that of a
 -- decision that is stored, as long as which the request is kept.

@@ -1,0 +1,211 @@
+"""However many runs wait, the PostgreSQL store looks at those only that it is asked about.
+
+The server counts how many rows of each table were read by sequential scans and by index scans.
+"""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from entracte_server.domain.runs import Outcome
+from entracte_server.store.base import (
+    Claim,
+    DecisionFilter,
+    PendingFilter,
+    Release,
+    Retention,
+    RunFilter,
+    Store,
+)
+from entracte_server.store.postgres import PostgresStore
+from entracte_server.store.records import encode, pending_data
+from entracte_server.testing.store_conformance.builders import (
+    NOW,
+    SPEC,
+    TENANT,
+    a_call,
+    a_cancel,
+    a_decide,
+    a_decision,
+    a_park,
+    a_pending,
+    a_request,
+    a_run,
+    a_step,
+    a_write,
+    an_end,
+    chunks,
+    unique,
+    waiting,
+)
+from tests.postgres import Postgres
+
+WAITING = 20_000
+"""Runs that wait; as many have ended."""
+
+FEW = 1_000
+"""Rows that all that is done here may read."""
+
+_RUNS = f"""
+INSERT INTO entracte.runs (tenant, run_id, state, owner, fence, last_sequence, update_time, step, attempt,
+    takeovers, executed_ms, finish_time, agent_id, agent_version, principal, create_time, thread_id, format,
+    taken_by, has_log)
+SELECT '{TENANT}', 'waits-' || n, 'suspended', '', 1, 3, 0, 1, 1, 0, 5, 0, 'support', '', 'alice', 0,
+    'thread-' || n, 1, n, true
+FROM generate_series(1, {WAITING}) n
+UNION ALL
+SELECT '{TENANT}', 'ended-' || n, 'succeeded', '', 1, 3, 0, 1, 1, 0, 5, {NOW} + n, 'support', '', 'alice', 0,
+    'thread-' || n, 1, n, n > 10
+FROM generate_series(1, {WAITING}) n
+"""
+_PENDING = f"""
+INSERT INTO entracte.pending_calls (tenant, pending_call_id, run, call_id, state, create_time, expire_time,
+    claimed_by, claimed_until, decision_id, agent_id, thread_id, resource_id, format, data)
+SELECT tenant, 'pending-' || run_id, seq, 'call', CASE finish_time WHEN 0 THEN 'open' ELSE 'decided' END, 0,
+    {NOW} * 2, '', 0, CASE finish_time WHEN 0 THEN '' ELSE 'decision-' || run_id END, agent_id, thread_id, '',
+    1, '{{pending}}'
+FROM entracte.runs
+"""
+_DECISIONS = """
+INSERT INTO entracte.decisions (tenant, decision_id, run, call_id, pending_call_id, principal, sequence,
+    format, data)
+SELECT tenant, 'decision-' || run_id, seq, 'call', 'pending-' || run_id, 'bob', 2, 1, '{decision}'
+FROM entracte.runs WHERE finish_time > 0
+"""
+_REQUESTS = """
+INSERT INTO entracte.requests
+SELECT tenant, 'bob', 'Approve', run_id, 'x', run_id, 'decision-' || run_id, 0
+FROM entracte.runs WHERE finish_time > 0
+"""
+_FILL = (
+    _RUNS,
+    "INSERT INTO entracte.run_specs SELECT seq, 1, '{spec}' FROM entracte.runs",
+    "INSERT INTO entracte.steps SELECT seq, 1, 1, '{step}' FROM entracte.runs",
+    "INSERT INTO entracte.tool_calls SELECT seq, 'call', 'waiting', 1, '{call}' FROM entracte.runs",
+    _PENDING,
+    _DECISIONS,
+    _REQUESTS,
+    "INSERT INTO entracte.chunks SELECT seq, 1, 3, 0, 'x' FROM entracte.runs WHERE has_log",
+)
+
+
+def fill(postgres: Postgres, database: str) -> None:
+    run = a_run()
+    call = a_call(run, call_id="call")
+    pending = a_pending(run, call)
+    records = {
+        "spec": encode(SPEC),
+        "step": encode(a_step()),
+        "call": encode(call),
+        "pending": pending_data(pending),
+        "decision": encode({"tool_name": "refund", "verb": "approve", "decide_time": 0, "args": "{}"}),
+    }
+    for sql in _FILL:
+        for name, data in records.items():
+            sql = sql.replace(f"{{{name}}}", f"\\x{data.hex()}")
+        postgres.execute(sql, database)
+
+
+async def do_everything(store: Store) -> None:
+    """Everything a store can do, each for one run or one page."""
+    me = unique("process")
+    await store.enter(me, 600)
+    assert await store.renew(me, 600)
+    assert await store.lead(unique("duty"), me, 600)
+    run, call, pending = await waiting(store, owner=me, thread_id="mine")
+    await store.claim(Claim(TENANT, pending.pending_call_id, "bob", NOW + 5000, NOW, a_request()))
+    await store.find_pending(TENANT, pending.pending_call_id)
+    request = a_request(principal="bob", method="Approve")
+    decided = await store.decide(replace(a_decide(pending, call, owner=me), request=request))
+    assert await store.find_request(request) is not None
+    done = replace(call, state="done", outcome=Outcome("result", "1"))
+    again = a_pending(run, call, round=2)
+    await store.write(a_write(decided.run, chunks=chunks(5, 6), calls=(done,), opened=(again,)))
+    closed = a_decision(again, verb="cancel", principal="system")
+    await store.write(a_write(decided.run, closed=(closed,), release=Release(5)))
+    (orphan,) = await store.orphans(frozenset({"support"}), limit=10)
+    taken = await store.take_over(TENANT, orphan.run_id, fence=orphan.fence, owner=me)
+    assert taken is not None
+    await store.cancel(a_cancel(taken))
+    assert await store.commands(me) == [(TENANT, run.run_id)]
+    assert len(await store.owned(me)) == 1
+    assert len(await store.peek([(TENANT, f"waits-{number}") for number in range(1, 11)])) == 10
+    assert not (await store.write(a_write(taken, park=a_park(7)))).parked
+    await store.write(a_write(taken, chunks=chunks(7, 7), end=an_end()))
+    assert await store.expired(NOW, agents=frozenset({"support"}), limit=10) == []
+    await store.read_chunks(TENANT, run.run_id, after=0, limit_bytes=1000)
+    await store.load(TENANT, run.run_id)
+    await store.get_pending(TENANT, pending.pending_call_id)
+    await store.pending_of_run(TENANT, run.run_id)
+    await store.get_decision(TENANT, closed.decision_id)
+    assert await store.latest_decision(TENANT, run.run_id, call.call_id) is not None
+    await read_lists(store)
+    await store.delete_run(TENANT, run.run_id, force=False, request=a_request())
+    assert await store.trim(Retention(chunks=NOW + 13, runs=NOW + 3, requests=1), limit=10) == 6
+    await store.leave(me)
+
+
+async def read_lists(store: Store) -> None:
+    """Two pages of each."""
+    for runs in (
+        RunFilter(),
+        RunFilter(include_children=True),
+        RunFilter(thread_id="thread-7"),
+        RunFilter(states=("suspended",)),
+        RunFilter(states=("running", "suspended", "queued")),
+    ):
+        page, cursor = await store.list_runs(TENANT, runs, cursor="", limit=5)
+        assert page
+        await store.list_runs(TENANT, runs, cursor=cursor, limit=5)
+    for calls in (
+        PendingFilter(),
+        PendingFilter(include_decided=True),
+        PendingFilter(run_id="waits-7", include_decided=True),
+    ):
+        waits, cursor = await store.list_pending(TENANT, calls, cursor="", limit=5)
+        assert waits
+        await store.list_pending(TENANT, calls, cursor=cursor, limit=5)
+    for decisions in (
+        DecisionFilter(),
+        DecisionFilter(run_id="ended-7"),
+        DecisionFilter(pending_call_id="pending-ended-7"),
+        DecisionFilter(principal="bob"),
+    ):
+        found, cursor = await store.list_decisions(TENANT, decisions, cursor="", limit=5)
+        assert found
+        await store.list_decisions(TENANT, decisions, cursor=cursor, limit=5)
+    assert (await store.list_runs("nobody", RunFilter(), cursor="", limit=5)) == ([], "")
+
+
+async def rows_read(postgres: Postgres, database: str) -> list[tuple[str, int, int]]:
+    """For each table, how many rows sequential scans and index scans read. Servers of connections say so
+    when they end, which is soon after their connections were closed."""
+    connected = f"SELECT 1 FROM pg_stat_activity WHERE datname = '{database}'"
+    async with asyncio.timeout(20):
+        while postgres.execute(connected):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return postgres.execute(
+        "SELECT relname::text, seq_tup_read, coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables", database
+    )
+
+
+@pytest.mark.parametrize("statistics", [False, True], ids=["no statistics", "statistics"])
+async def test_nothing_reads_what_it_does_not_need(postgres: Postgres, statistics: bool) -> None:
+    database = postgres.create_database()
+    store = await PostgresStore.open(postgres.url(database))
+    await store.close()
+    fill(postgres, database)
+    if statistics:
+        postgres.execute("ANALYZE", database)
+    postgres.execute("SELECT pg_stat_reset()", database)
+    store = await PostgresStore.open(postgres.url(database))
+    await do_everything(store)
+    await store.close()
+    read = await rows_read(postgres, database)
+    postgres.drop_database(database)
+    # Small tables, of which there are a handful of rows, may be read as they are.
+    scanned = {table: scan for table, scan, _ in read if scan > 10}
+    assert scanned == {}
+    searched = {table: search for table, _, search in read if search > FEW}
+    assert searched == {}
