@@ -136,6 +136,7 @@ async def test_a_server_of_several_processes_lives_and_ends(tmp_path: Path) -> N
         await it.started()
         one, two = await clients_of_both(it, stack)
         assert await asyncio.to_thread(healthcheck.main, [it.address]) == 0
+        await until(lambda: {line["worker"] for line in it.logged("rpc")} == {1, 2}, lambda: it.output)
         dead = it.pids[1]
         os.kill(dead, signal.SIGKILL)
         assert await pid_behind(one) != dead
@@ -147,7 +148,6 @@ async def test_a_server_of_several_processes_lives_and_ends(tmp_path: Path) -> N
         assert it.output.count("2 workers") == 1
         assert it.output.count("Stopping: ") == 1
         assert "Traceback" not in it.output
-        assert {line["worker"] for line in it.logged("rpc")} == {1, 2}
         reserve(it.address).close()
 
 
