@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from entracte_server import Agent, ToolContext, tool
@@ -14,6 +15,8 @@ from entracte_server.engine import outlet
 from entracte_server.engine.hub import EVENT_BYTES, Event, Subscription
 from entracte_server.engine.runlog import RunLog
 from entracte_server.store.base import StoreUnavailable
+from entracte_server.store.postgres import PostgresStore
+from entracte_server.store.postgres import writer as postgres_writer
 from entracte_server.store.sqlite import SQLiteStore
 from entracte_server.store.sqlite import store as sqlite_store
 from entracte_server.testing.store_conformance.builders import a_cancel, a_write, chunks, created
@@ -121,6 +124,28 @@ async def test_a_readers_queue_counts_what_has_no_chunks() -> None:
 
 
 class TestDatabase:
+    async def test_nor_do_they_for_postgres(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The same, while somebody has locked the table."""
+        monkeypatch.setattr(postgres_writer, "MAX_WAITING", 10)
+        store = await PostgresStore.open(postgres_url)
+        run = await created(store)
+        connection = await psycopg.AsyncConnection.connect(postgres_url)
+        await connection.execute("LOCK TABLE entracte.runs IN ACCESS EXCLUSIVE MODE")
+        gone = [asyncio.ensure_future(store.cancel(a_cancel(run)))]
+        await asyncio.sleep(0.1)  # that one is taken up, and waits with the database
+        gone += [asyncio.ensure_future(store.cancel(a_cancel(run))) for _ in range(10)]
+        await asyncio.sleep(0.05)
+        for task in gone:
+            task.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        with pytest.raises(StoreUnavailable, match="too many changes wait"):
+            await store.cancel(a_cancel(run))
+        writing = store.submit(a_write(run, chunks=chunks(1, 1)))
+        await connection.close()
+        await writing
+        assert (await store.cancel(a_cancel(run))).run.cancel_reason is not None
+        await store.close()
+
     async def test_requests_do_not_queue_without_end(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

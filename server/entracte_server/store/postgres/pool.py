@@ -34,11 +34,18 @@ class Pool:
         self._slots = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._closing = False
+        self._closing = self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many operations wait or are under way; they are when their callers are gone as well."""
+        return len(self._tasks)
 
     async def read(self, program: Callable[[], Program[T]]) -> T:
         """The outcome of a program that only reads. What it asks for in one round is as of one moment.
         Raises `StoreUnavailable`, and what the program raises."""
+        if self._closing:
+            raise StoreUnavailable("the store is closed")
         return await insist(lambda again: self._read(program()))
 
     async def _read(self, program: Program[T]) -> T:
@@ -86,8 +93,6 @@ class Pool:
             self._give_back(connection)
 
     async def _take(self) -> Connection:
-        if self._closing and not self._tasks:
-            raise StoreUnavailable("the store is closed")
         if self._slots.locked():
             try:
                 async with asyncio.timeout(WAIT_SECONDS):
@@ -101,6 +106,8 @@ class Pool:
                 connection = self._idle.pop()
                 if not connection.closed:
                     return connection
+            if self._closed:
+                raise StoreUnavailable("the store is closed")
             return await self._connect()
         except BaseException:
             self._slots.release()
@@ -119,6 +126,7 @@ class Pool:
         self._closing = True
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._closed = True  # who tries again is too late
         for _ in range(self._size):
             await self._slots.acquire()
         for connection in self._idle:

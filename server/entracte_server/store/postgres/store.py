@@ -41,7 +41,7 @@ from entracte_server.store.postgres.pool import Connect, Pool
 from entracte_server.store.postgres.programs import Program
 from entracte_server.store.postgres.retrying import insist
 from entracte_server.store.postgres.transactions import execute
-from entracte_server.store.postgres.writer import Writers
+from entracte_server.store.postgres.writer import MAX_WAITING, Writers
 from entracte_server.store.signals import Signals
 
 T = TypeVar("T")
@@ -121,19 +121,21 @@ class PostgresStore:
     async def create_run(self, op: CreateRun) -> Created:
         """See `Store.create_run`."""
         key = (op.run.tenant, op.run.run_id)
-        return await self._writers.submit(key, partial(owner.create_run, op))
+        return await self._writers.asked(key, partial(owner.create_run, op))
 
     async def decide(self, op: Decide) -> Decided:
         """See `Store.decide`."""
         key = (op.decision.tenant, op.decision.run_id)
-        return await self._writers.submit(key, partial(commands.decide, op))
+        return await self._writers.asked(key, partial(commands.decide, op))
 
     async def cancel(self, op: Cancel) -> Cancelled:
         """See `Store.cancel`."""
-        return await self._writers.submit((op.tenant, op.run_id), partial(commands.cancel, op))
+        return await self._writers.asked((op.tenant, op.run_id), partial(commands.cancel, op))
 
     async def claim(self, op: Claim) -> tuple[PendingRow, Made | None]:
         """See `Store.claim`."""
+        if self._pool.waiting >= MAX_WAITING:
+            raise StoreUnavailable("too many changes wait for the database")
         return await self._pool.execute(partial(commands.claim, op))
 
     async def delete_run(
@@ -141,7 +143,7 @@ class PostgresStore:
     ) -> Made | None:
         """See `Store.delete_run`."""
         operation = partial(commands.delete_run, tenant, run_id, force, request)
-        return await self._writers.submit((tenant, run_id), operation, alone=True)
+        return await self._writers.asked((tenant, run_id), operation, alone=True)
 
     # ---- processes ----
 

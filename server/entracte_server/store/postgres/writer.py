@@ -33,6 +33,10 @@ T = TypeVar("T")
 MAX_GROUP = 512
 """Operations in one transaction at most, so that no caller waits for an endless one."""
 
+MAX_WAITING = 20_000
+"""Requests that may wait for one writer. They do so as well when those who made them are gone, so that
+the limits on RPCs do not bound them."""
+
 RunKey = tuple[str, str]
 
 _log = logging.getLogger(__name__)
@@ -80,6 +84,11 @@ class Writer:
         self._wake: asyncio.Future[None] | None = None
         self._closing = False
         self._task = self._loop.create_task(self._work(), name=name)
+
+    @property
+    def waiting(self) -> int:
+        """How many operations wait for their group."""
+        return len(self._queue)
 
     def submit(self, key: RunKey, operation: Operation[T], *, alone: bool = False) -> "asyncio.Future[T]":
         """Queue an operation on a run: a future that is done when it is durable.
@@ -152,7 +161,7 @@ class Writer:
                     await self._attempt(left, again)
                 except (DatabaseError, ConnectionLost) as error:
                     _log.warning("a group of %d operations is tried again: %s", len(left), error)
-                    again = again or isinstance(error, ConnectionLost)
+                    again = again or breaks_connection(error)
                     await patience.after(error)
         except StoreUnavailable as error:
             # Those that wait go with them: what was submitted later for a run must not be done when
@@ -261,7 +270,18 @@ class Writers:
 
     def submit(self, key: RunKey, operation: Operation[T], *, alone: bool = False) -> "asyncio.Future[T]":
         """See `Writer.submit`."""
-        return self._writers[hash(key) % len(self._writers)].submit(key, operation, alone=alone)
+        return self._writer_of(key).submit(key, operation, alone=alone)
+
+    async def asked(self, key: RunKey, operation: Operation[T], *, alone: bool = False) -> T:
+        """Do what somebody asks for. Raises `StoreUnavailable` when too much waits; what the owners of
+        runs submit is not counted, since each of them waits for its write before it makes another."""
+        writer = self._writer_of(key)
+        if writer.waiting >= MAX_WAITING:
+            raise StoreUnavailable("too many changes wait for the database")
+        return await writer.submit(key, operation, alone=alone)
+
+    def _writer_of(self, key: RunKey) -> Writer:
+        return self._writers[hash(key) % len(self._writers)]
 
     async def close(self) -> None:
         """Finish what was submitted, refuse the rest, close the connections."""
