@@ -1,12 +1,20 @@
 """Waiting for what processes do."""
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 SECONDS = 20.0
 """How long what must come true may take."""
+
+
+def environment() -> dict[str, str]:
+    """What processes of a test find: no keys of models, and bytecode is kept, since half of a start is
+    compiling."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    return {**found, "PYTHONDONTWRITEBYTECODE": ""}
 
 
 async def until(condition: Callable[[], object], seen: Callable[[], object]) -> None:

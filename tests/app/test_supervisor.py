@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from tests.app.processes import gone, until
+from tests.app.processes import environment, gone, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -86,7 +86,7 @@ async def supervised(
     with (folder / "output").open("ab") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
             [sys.executable, "-m", "tests.app.stubs", "supervisor", str(folder), json.dumps(values)],
-            cwd=ROOT, stdin=stdin, stdout=output, stderr=output, start_new_session=True,
+            cwd=ROOT, env=environment(), stdin=stdin, stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
     it = Supervised(process, folder)
     try:
