@@ -25,13 +25,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def test_races_between_people(tmp_path: Path, store: str) -> None:
     """Decisions, cancellations and expiry, with parking, the end and each other."""
-    async with fleet(tmp_path, store, 3) as it:
+    async with fleet(tmp_path, store, 3, lease=15) as it:
         await run_races(it, between_people())
 
 
 async def test_races_with_a_take_over(tmp_path: Path, store: str) -> None:
     """The same with a process that takes over from one that was killed."""
-    async with fleet(tmp_path, store, 3) as it:
+    async with fleet(tmp_path, store, 3, lease=2) as it:
 
         async def kill() -> None:
             owner = it.members[-1]
@@ -43,7 +43,7 @@ async def test_races_with_a_take_over(tmp_path: Path, store: str) -> None:
 
 async def test_races_with_a_drain(tmp_path: Path, store: str) -> None:
     """The same with a process that was told to stop, which ends in good order."""
-    async with fleet(tmp_path, store, 3, grace=30) as it:
+    async with fleet(tmp_path, store, 3, lease=15, grace=30) as it:
         owner = it.members[-1].process
         assert owner is not None
 
