@@ -44,8 +44,7 @@ _AGAIN = frozenset(
         "55P03",  # a lock was not to be had in time
     }
 )
-POOLED = frozenset({"26000", "42P05"})
-"""What a pooler in transaction mode makes of prepared statements."""
+_POOLED = frozenset({"26000", "42P05"})
 
 
 def breaks_connection(error: Exception) -> bool:
@@ -67,6 +66,9 @@ def is_callers_fault(error: DatabaseError) -> bool:
 
 def unavailable(error: Exception) -> StoreUnavailable:
     """What the callers are told."""
-    failure = StoreUnavailable(f"the database does not answer: {error}")
+    hint = ""
+    if isinstance(error, DatabaseError) and error.sqlstate in _POOLED:
+        hint = "; prepared statements get lost: if there is a pooler in between, set store_listen_url"
+    failure = StoreUnavailable(f"the database does not answer: {error}{hint}")
     failure.__cause__ = error
     return failure

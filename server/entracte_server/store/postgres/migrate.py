@@ -4,6 +4,7 @@ Several processes may start at once: one of them migrates, the others wait for i
 the transaction, since a pooler may give the next transaction another connection.
 """
 
+import logging
 import os
 import re
 import time
@@ -14,6 +15,8 @@ from entracte_server.store.postgres.connection import Statement
 from entracte_server.store.postgres.programs import Program
 
 _NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
+
+_log = logging.getLogger(__name__)
 
 _LOCK = 0x656E747261637465
 """Nobody else's advisory lock: "entracte"."""
@@ -53,15 +56,15 @@ def migrate() -> Program[int]:
         (f"SET LOCAL statement_timeout = {milliseconds}", ()),
         (f"SELECT pg_advisory_xact_lock({_LOCK})", ()),
     ]
-    encoding, there = yield [
-        (
-            "SELECT pg_encoding_to_char(encoding)::text FROM pg_database WHERE datname = current_database()",
-            (),
-        ),
+    encoding, fsync, there = yield [
+        ("SELECT current_setting('server_encoding')", ()),
+        ("SELECT current_setting('fsync')", ()),
         ("SELECT to_regclass('entracte.schema_version') IS NOT NULL", ()),
     ]
     if encoding.rows[0][0] != "UTF8":
         raise WrongDatabase(f"the database's encoding is {encoding.rows[0][0]}, UTF8 is needed")
+    if fsync.rows[0][0] != "on":
+        _log.warning("the server runs with fsync off: a power cut may lose or corrupt all it holds")
     reached: int = 0
     if there.rows[0][0]:
         (highest,) = yield [("SELECT coalesce(max(version), 0) FROM entracte.schema_version", ())]

@@ -59,7 +59,7 @@ class Notifier:
         self._connection: Connection | None = None
         self._waiting: deque[tuple[str, str]] = deque()
         self._flush: asyncio.Handle | None = None
-        self._arrived = asyncio.Event()
+        self._arrived = False
         self._warned = False
         self._task: asyncio.Task[None] | None = None
 
@@ -108,7 +108,7 @@ class Notifier:
         except BaseException:
             connection.close()
             raise
-        self._arrived.clear()
+        self._arrived = False
         self._waiting.clear()
         self._connection = connection
         self._enqueue(own, _PROBE)
@@ -122,8 +122,7 @@ class Notifier:
             broken = asyncio.Event()
             connection.lost = broken.set
             if not connection.closed:
-                await self._check_arrival()
-                await broken.wait()
+                await self._watch(broken)
             pause = FIRST_PAUSE
             while True:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
@@ -135,22 +134,23 @@ class Notifier:
                         _log.warning("no notifications for now: %s", error)
                     pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _check_arrival(self) -> None:
-        """Warn, once, when notifications do not come in: the connection leads through a pooler."""
+    async def _watch(self, broken: asyncio.Event) -> None:
+        """Wait until the connection breaks. Warn, once, when notifications do not come in."""
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await self._arrived.wait()
+                await broken.wait()
+                return
         except TimeoutError:
-            connection = self._connection
-            if not self._warned and connection is not None and not connection.closed:
+            if not self._arrived and not self._warned:
                 self._warned = True
                 _log.warning(
                     "notifications do not arrive, so processes notice each other's doings a second later: "
                     "if the store's URL leads through a pooler, set store_listen_url to a direct one"
                 )
+        await broken.wait()
 
     def _notified(self, channel: str, text: str) -> None:
-        self._arrived.set()
+        self._arrived = True
         if text != _PROBE:
             self._interests.receive(text)
 

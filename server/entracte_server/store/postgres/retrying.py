@@ -13,6 +13,7 @@ from typing import TypeVar
 from entracte_server.store.postgres.errors import (
     ConnectionLost,
     DatabaseError,
+    breaks_connection,
     is_callers_fault,
     is_passing,
     unavailable,
@@ -55,5 +56,5 @@ async def insist(attempt: Callable[[bool], Awaitable[T]]) -> T:
         try:
             return await attempt(again)
         except (DatabaseError, ConnectionLost) as error:
-            again = again or isinstance(error, ConnectionLost)
+            again = again or breaks_connection(error)
             await patience.after(error)

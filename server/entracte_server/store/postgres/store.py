@@ -1,9 +1,8 @@
 """The PostgreSQL store: any number of processes on any number of hosts."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -34,17 +33,13 @@ from entracte_server.store.cursors import Cursors
 from entracte_server.store.interests import Interests
 from entracte_server.store.postgres import commands, lists, owner, processes, reads, upkeep
 from entracte_server.store.postgres.connection import Connection
-from entracte_server.store.postgres.errors import ConnectionLost, DatabaseError, unavailable
 from entracte_server.store.postgres.migrate import MIGRATION_SECONDS, cursor_key, migrate
 from entracte_server.store.postgres.notify import Notifier
 from entracte_server.store.postgres.pool import Connect, Pool
-from entracte_server.store.postgres.programs import Program
 from entracte_server.store.postgres.retrying import insist
 from entracte_server.store.postgres.transactions import execute
 from entracte_server.store.postgres.writer import MAX_WAITING, Writers
 from entracte_server.store.signals import Signals
-
-T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
 """How long making a connection may take."""
@@ -103,11 +98,6 @@ class PostgresStore:
         await self._pool.close()
         await self._writers.close()
 
-    async def _read(self, program: Callable[[], Program[T]]) -> T:
-        if self._closed is not None:
-            raise StoreUnavailable("the store is closed")
-        return await self._pool.read(program)
-
     # ---- runs ----
 
     def submit(self, op: RunWrite) -> "asyncio.Future[Written]":
@@ -156,10 +146,7 @@ class PostgresStore:
         """See `Store.enter`."""
         await self._pool.execute(lambda at: processes.enter(process_id, seconds))
         self._present = process_id
-        try:
-            await self._notifier.open(process_id)
-        except (ConnectionLost, DatabaseError) as error:
-            raise unavailable(error) from error
+        await insist(lambda again: self._notifier.open(process_id))
 
     async def renew(self, process_id: str, seconds: float) -> bool:
         """See `Store.renew`."""
@@ -181,11 +168,11 @@ class PostgresStore:
 
     async def orphans(self, agents: frozenset[str], *, limit: int) -> list[RunRow]:
         """See `Store.orphans`."""
-        return await self._read(lambda: processes.orphans(agents, limit))
+        return await self._pool.read(lambda: processes.orphans(agents, limit))
 
     async def owned(self, process_id: str) -> list[RunRow]:
         """See `Store.owned`."""
-        return await self._read(lambda: processes.owned(process_id))
+        return await self._pool.read(lambda: processes.owned(process_id))
 
     async def take_over(
         self, tenant: str, run_id: str, *, fence: int, owner: str, counted: bool = True
@@ -196,17 +183,17 @@ class PostgresStore:
 
     async def commands(self, process_id: str) -> list[tuple[str, str]]:
         """See `Store.commands`."""
-        return await self._read(lambda: processes.commands(process_id))
+        return await self._pool.read(lambda: processes.commands(process_id))
 
     async def peek(self, keys: Sequence[tuple[str, str]]) -> list[Sighting]:
         """See `Store.peek`."""
-        return await self._read(lambda: processes.peek(keys)) if keys else []
+        return await self._pool.read(lambda: processes.peek(keys)) if keys else []
 
     # ---- upkeep ----
 
     async def expired(self, now: int, *, agents: frozenset[str], limit: int) -> list[PendingRow]:
         """See `Store.expired`."""
-        return await self._read(lambda: upkeep.expired(now, agents, limit))
+        return await self._pool.read(lambda: upkeep.expired(now, agents, limit))
 
     async def trim(self, old: Retention, *, limit: int) -> int:
         """See `Store.trim`."""
@@ -216,61 +203,63 @@ class PostgresStore:
 
     async def find_request(self, key: RequestKey) -> Made | None:
         """See `Store.find_request`."""
-        return await self._read(lambda: reads.find_request(key))
+        return await self._pool.read(lambda: reads.find_request(key))
 
     async def get_run(self, tenant: str, run_id: str) -> RunRow:
         """See `Store.get_run`."""
-        return await self._read(lambda: reads.get_run(tenant, run_id))
+        return await self._pool.read(lambda: reads.get_run(tenant, run_id))
 
     async def load(self, tenant: str, run_id: str) -> Snapshot:
         """See `Store.load`."""
-        return await self._read(lambda: reads.load(tenant, run_id))
+        return await self._pool.read(lambda: reads.load(tenant, run_id))
 
     async def read_chunks(
         self, tenant: str, run_id: str, *, after: int, limit_bytes: int
     ) -> tuple[list[ChunkRow], int]:
         """See `Store.read_chunks`."""
-        return await self._read(lambda: reads.read_chunks(tenant, run_id, after, limit_bytes))
+        return await self._pool.read(lambda: reads.read_chunks(tenant, run_id, after, limit_bytes))
 
     async def list_runs(
         self, tenant: str, where: RunFilter, *, cursor: str, limit: int
     ) -> tuple[list[RunRow], str]:
         """See `Store.list_runs`."""
-        return await self._read(lambda: lists.list_runs(self._cursors, tenant, where, cursor, limit))
+        return await self._pool.read(lambda: lists.list_runs(self._cursors, tenant, where, cursor, limit))
 
     async def get_pending(self, tenant: str, pending_call_id: str) -> tuple[PendingRow, DecisionRow | None]:
         """See `Store.get_pending`."""
-        return await self._read(lambda: reads.get_pending(tenant, pending_call_id))
+        return await self._pool.read(lambda: reads.get_pending(tenant, pending_call_id))
 
     async def find_pending(self, tenant: str, pending_call_id: str) -> Found:
         """See `Store.find_pending`."""
-        return await self._read(lambda: reads.find_pending_with_run(tenant, pending_call_id))
+        return await self._pool.read(lambda: reads.find_pending_with_run(tenant, pending_call_id))
 
     async def list_pending(
         self, tenant: str, where: PendingFilter, *, cursor: str, limit: int
     ) -> tuple[list[tuple[PendingRow, DecisionRow | None]], str]:
         """See `Store.list_pending`."""
-        return await self._read(lambda: lists.list_pending(self._cursors, tenant, where, cursor, limit))
+        return await self._pool.read(lambda: lists.list_pending(self._cursors, tenant, where, cursor, limit))
 
     async def pending_of_run(
         self, tenant: str, run_id: str, call_id: str = ""
     ) -> tuple[RunRow, list[tuple[PendingRow, CallRow]], int]:
         """See `Store.pending_of_run`."""
-        return await self._read(lambda: reads.pending_of_run(tenant, run_id, call_id))
+        return await self._pool.read(lambda: reads.pending_of_run(tenant, run_id, call_id))
 
     async def get_decision(self, tenant: str, decision_id: str) -> DecisionRow:
         """See `Store.get_decision`."""
-        return await self._read(lambda: reads.get_decision(tenant, decision_id))
+        return await self._pool.read(lambda: reads.get_decision(tenant, decision_id))
 
     async def latest_decision(self, tenant: str, run_id: str, call_id: str) -> DecisionRow | None:
         """See `Store.latest_decision`."""
-        return await self._read(lambda: reads.latest_decision(tenant, run_id, call_id))
+        return await self._pool.read(lambda: reads.latest_decision(tenant, run_id, call_id))
 
     async def list_decisions(
         self, tenant: str, where: DecisionFilter, *, cursor: str, limit: int
     ) -> tuple[list[DecisionRow], str]:
         """See `Store.list_decisions`."""
-        return await self._read(lambda: lists.list_decisions(self._cursors, tenant, where, cursor, limit))
+        return await self._pool.read(
+            lambda: lists.list_decisions(self._cursors, tenant, where, cursor, limit)
+        )
 
 
 def _conninfo(url: str) -> str:

@@ -19,7 +19,7 @@ STATEMENT_SECONDS = 5.0
 LOCK_SECONDS = 2.0
 """How long a statement waits for a lock."""
 
-TRIP_SECONDS = 8.0
+TRIP_SECONDS = 10.0
 """How long a pipeline may take, network included, before its connection is given up."""
 
 _SETTINGS = {
@@ -42,7 +42,7 @@ SETTINGS: Statement = (
     "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _SETTINGS.items()),
     (),
 )
-_BEGIN: Statement = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", ())
+_BEGIN: Statement = ("BEGIN ISOLATION LEVEL READ COMMITTED", ())
 _BEGIN_READING: Statement = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ())
 _COMMIT: Statement = ("COMMIT", ())
 _ROLLBACK: Statement = ("ROLLBACK", ())
