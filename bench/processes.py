@@ -115,6 +115,7 @@ class Child:
         self.name = name
         self._log = log
         with log.open("ab") as stderr:
+            self._log_start = stderr.tell()
             self.process = subprocess.Popen(
                 command,
                 cwd=ROOT,
@@ -159,18 +160,16 @@ class Child:
             raise RuntimeError(f"{self.name}: said {word!r} instead of ready\n{self.log_tail()}")
         return int(port)
 
-    def wait_listening(self, port: int, seconds: float = 60) -> None:
-        """Wait until the process accepts connections on a port of 127.0.0.1."""
+    def wait_logged(self, words: str, seconds: float = 60) -> None:
+        """Wait until the process has written these words into its log."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
+            if words.encode() in self._log.read_bytes()[self._log_start :]:
+                return
             if self.process.poll() is not None:
                 raise RuntimeError(f"{self.name}: ended (exit {self.process.returncode})\n{self.log_tail()}")
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.1)
-        raise RuntimeError(f"{self.name}: does not listen on {port}\n{self.log_tail()}")
+            time.sleep(0.1)
+        raise RuntimeError(f"{self.name}: did not write {words!r}\n{self.log_tail()}")
 
     def log_tail(self) -> str:
         """The last 4 KiB of what the process wrote to standard error."""

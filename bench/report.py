@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.measures import CASES, Case, Figures
-from bench.systems import ALL, ENTRACTE, POSTGRES
+from bench.systems import ALL, ENTRACTE
 
 _PEERS = ("batched", "raw", "iterator")
 
@@ -51,12 +51,12 @@ class Results:
     @property
     def systems(self) -> list[str]:
         """The columns of the table."""
-        return [*ALL, POSTGRES] if self.on_postgres else list(ALL)
+        return [*ALL, *self.variants]
 
     @property
-    def on_postgres(self) -> bool:
-        """Whether Entracte was measured on PostgreSQL as well."""
-        return any(record.system == POSTGRES for record in self.records)
+    def variants(self) -> list[str]:
+        """The other ways in which Entracte was measured: on PostgreSQL, with several workers."""
+        return [name for name in dict.fromkeys(record.system for record in self.records) if name not in ALL]
 
     def ratio(self, case: str, figure: str, peer: str, own: str = ENTRACTE) -> float | None:
         """Median over the rounds of a system's figure over a peer's of the same round."""
@@ -87,8 +87,7 @@ def number(value: float | None) -> str:
 
 def _ratios(results: Results, case: str, figure: str) -> list[str]:
     ratios = [results.ratio(case, figure, peer) for peer in ("raw", "batched")]
-    if results.on_postgres:
-        ratios.append(results.ratio(case, figure, ENTRACTE, POSTGRES))
+    ratios += [results.ratio(case, figure, ENTRACTE, variant) for variant in results.variants]
     return [number(ratio) for ratio in ratios]
 
 
@@ -117,7 +116,7 @@ _CPU = (
 
 def table(results: Results) -> str:
     """The Markdown that goes into the README."""
-    ratios = ["entracte / raw", "entracte / batched", *["postgres / entracte"] * results.on_postgres]
+    ratios = ["entracte / raw", "entracte / batched", *(f"{name} / entracte" for name in results.variants)]
     lines = [_row(["case", *results.systems, *ratios, "wanted"])]
     lines.append(_row(["---", *["---:"] * (len(results.systems) + len(ratios)), "---"]))
     lines.extend(row for case in CASES if (row := _case_row(results, case)) is not None)

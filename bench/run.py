@@ -21,7 +21,7 @@ from pathlib import Path
 from bench.measures import CASES, Case, MeasurementError, systems_of, warm_up
 from bench.processes import ROOT, end_on_signals, fdatasync_ms
 from bench.report import Record, Results, as_json, number, table
-from bench.systems import ALL, POSTGRES, Mock, System, start_mock, start_system
+from bench.systems import ALL, POSTGRES, WORKERS, Mock, System, start_mock, start_system
 
 
 def log(text: str) -> None:
@@ -73,6 +73,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--postgres", action="store_true", help="Entracte on a PostgreSQL server of its own as well"
     )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="Entracte with N worker processes (2 or more) as well"
+    )
     parser.add_argument("--json", type=Path, default=None, help="write everything measured to this file")
     parser.add_argument("--folder", type=Path, default=ROOT / "var", help="where the database lives (var)")
     parser.add_argument("--keep", action="store_true", help="leave database and logs behind")
@@ -87,8 +90,10 @@ def main() -> int:
     names = [name for name in args.systems.split(",") if name]
     if args.postgres:
         names.append(POSTGRES)
+    if args.workers is not None:
+        names.append(f"{WORKERS}{args.workers}")
     unknown = [part for part in wanted if part not in {case.id for case in CASES}]
-    unknown += [name for name in names if name not in (*ALL, POSTGRES)]
+    unknown += [name for name in names if name not in (*ALL, POSTGRES) and not name.startswith(WORKERS)]
     if unknown:
         print(f"unknown: {', '.join(unknown)}", file=sys.stderr)
         return 2

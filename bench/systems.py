@@ -21,6 +21,9 @@ ENTRACTE = "entracte"
 POSTGRES = "postgres"
 """Entracte on PostgreSQL, measured only when asked for."""
 
+WORKERS = "workers-"
+"""Entracte with several worker processes, followed by their number, measured only when asked for."""
+
 PROXIES = ("iterator", "raw", "batched")
 ALL = (*PROXIES, ENTRACTE)
 
@@ -84,18 +87,24 @@ def start_system(
         database = folder / f"bench-{time.monotonic_ns()}.db"
         store = f"sqlite:///{database}"
     address = f"127.0.0.1:{free_port()}"
-    command = serve_command(address, store)
+    command = serve_command(address, store, workers_of(name))
     child = stack.enter_context(
         Child(name, [*(prefix or []), *command], log=log, env=entracte_settings(mock), talks=False)
     )
-    child.wait_listening(int(address.rpartition(":")[2]))
+    child.wait_logged("Entracte serves on ")
     return System(name, child.pid, address, database, folder)
 
 
-def serve_command(address: str, store: str) -> list[str]:
+def workers_of(name: str) -> int:
+    """How many worker processes a system has."""
+    return int(name.removeprefix(WORKERS)) if name.startswith(WORKERS) else 1
+
+
+def serve_command(address: str, store: str, workers: int) -> list[str]:
     """The command line that serves the benchmark's agents."""
     entracte = str(Path(sys.executable).with_name("entracte"))
-    return [entracte, "serve", "bench.app:app", "--address", address, "--store", store]
+    where = ["--address", address, "--store", store, "--workers", str(workers)]
+    return [entracte, "serve", "bench.app:app", *where]
 
 
 def entracte_settings(mock: Mock) -> dict[str, str]:
