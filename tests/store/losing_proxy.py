@@ -16,6 +16,8 @@ class LosingProxy:
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._lose_request = self._lose_answer = False
+        self._flows = asyncio.Event()
+        self._flows.set()
         self.lost = 0
 
     def lose_request(self) -> None:
@@ -25,6 +27,14 @@ class LosingProxy:
     def lose_answer(self) -> None:
         """The next transaction is committed, and nobody hears of it."""
         self._lose_answer = True
+
+    def freeze(self) -> None:
+        """Nothing arrives any more, and nothing breaks."""
+        self._flows.clear()
+
+    def thaw(self) -> None:
+        """What was held up arrives."""
+        self._flows.set()
 
     @property
     def port(self) -> int:
@@ -44,6 +54,7 @@ class LosingProxy:
             yield self
         finally:
             self._server.close()
+            self.thaw()
             self.drop()
             await self._server.wait_closed()
 
@@ -66,6 +77,7 @@ class LosingProxy:
 
     async def _requests(self, client: asyncio.StreamReader, to_server: asyncio.StreamWriter) -> None:
         while data := await client.read(65_536):
+            await self._flows.wait()
             if self._lose_request:
                 self._lose_request = False
                 self.lost += 1
@@ -76,6 +88,7 @@ class LosingProxy:
 
     async def _answers(self, server: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         while data := await server.read(65_536):
+            await self._flows.wait()
             if self._lose_answer and COMMITTED in data:
                 self._lose_answer = False
                 self.lost += 1

@@ -6,6 +6,7 @@ import pytest
 
 from entracte_server.store.base import Store
 from entracte_server.store.postgres import PostgresStore
+from entracte_server.testing.store_conformance.closing import CancellationSuite, ClosingSuite
 from entracte_server.testing.store_conformance.decisions import DecisionSuite
 from entracte_server.testing.store_conformance.interleavings import check_interleavings
 from entracte_server.testing.store_conformance.isolation import IsolationSuite
@@ -74,6 +75,14 @@ class TestExpiry(ExpirySuite):
 
 
 class TestRetention(RetentionSuite):
+    pass
+
+
+class TestCancellation(CancellationSuite):
+    pass
+
+
+class TestClosing(ClosingSuite):
     pass
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from entracte_server.store.base import Store
 from entracte_server.store.sqlite import SQLiteStore
+from entracte_server.testing.store_conformance.closing import CancellationSuite, ClosingSuite
 from entracte_server.testing.store_conformance.decisions import DecisionSuite
 from entracte_server.testing.store_conformance.interleavings import check_interleavings
 from entracte_server.testing.store_conformance.isolation import IsolationSuite
@@ -75,6 +76,14 @@ class TestExpiry(ExpirySuite):
 
 
 class TestRetention(RetentionSuite):
+    pass
+
+
+class TestCancellation(CancellationSuite):
+    pass
+
+
+class TestClosing(ClosingSuite):
     pass
 
 

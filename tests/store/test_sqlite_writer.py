@@ -23,7 +23,6 @@ from entracte_server.testing.store_conformance.builders import (
     a_pending,
     a_run,
     a_write,
-    an_end,
     chunks,
     created,
     log_of,
@@ -223,80 +222,7 @@ def _noise(size: int) -> bytes:
     return random.Random(size).randbytes(size)
 
 
-class TestCancellation:
-    async def test_callers_that_go_away_lose_nothing(self, store: SQLiteStore) -> None:
-        runs = [await created(store) for _ in range(30)]
-        tasks = [asyncio.create_task(store.write(a_write(run, chunks=chunks(1, 1)))) for run in runs]
-        await asyncio.sleep(0)
-        for task in tasks:
-            task.cancel()
-        assert all(
-            isinstance(outcome, asyncio.CancelledError)
-            for outcome in await asyncio.gather(*tasks, return_exceptions=True)
-        )
-        for run in runs:
-            await store.write(a_write(run, chunks=chunks(2, 2)))  # follows, so the first was written
-
-    async def test_readers_that_go_away(self, store: SQLiteStore) -> None:
-        run = await created(store, last_sequence=3)
-        for _ in range(20):
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0):
-                    await store.load(TENANT, run.run_id)
-        assert (await store.load(TENANT, run.run_id)).run == run
-
-    async def test_a_deadline_of_the_caller(self, store: SQLiteStore) -> None:
-        run = await created(store)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await store.write(a_write(run, chunks=chunks(1, 1), end=an_end()))
-        await asyncio.wait_for(store.write(a_write(await created(store))), 5)
-        assert (await store.get_run(TENANT, run.run_id)).state == "succeeded"
-
-
 class TestClosing:
-    async def test_what_was_submitted_is_finished(self, tmp_path: Path) -> None:
-        store = await SQLiteStore.open(tmp_path / "store.db")
-        run = await created(store)
-        futures = [store.submit(a_write(run, chunks=chunks(n, n))) for n in range(1, 1001)]
-        await store.close()
-        assert all(future.result() == Written() for future in futures)
-        again = await SQLiteStore.open(tmp_path / "store.db")
-        assert await log_of(again, run) == chunks(1, 1000).data
-        await again.close()
-
-    async def test_a_closed_store_refuses(self, tmp_path: Path) -> None:
-        store = await SQLiteStore.open(tmp_path / "store.db")
-        run = await created(store)
-        await asyncio.gather(store.close(), store.close())
-        await store.close()
-        with pytest.raises(StoreUnavailable, match="closed"):
-            await store.write(a_write(run))
-        with pytest.raises(StoreUnavailable, match="closed"):
-            await store.submit(a_write(run))
-        with pytest.raises(StoreUnavailable, match="closed"):
-            await store.get_run(TENANT, run.run_id)
-
-    async def test_reads_in_flight_are_finished(self, tmp_path: Path) -> None:
-        store = await SQLiteStore.open(tmp_path / "store.db")
-        run = await created(store)
-        reads = [asyncio.create_task(store.get_run(TENANT, run.run_id)) for _ in range(50)]
-        await asyncio.sleep(0)
-        await store.close()
-        assert await asyncio.gather(*reads) == [run] * 50
-
-    async def test_a_cancelled_close_goes_on(self, tmp_path: Path) -> None:
-        store = await SQLiteStore.open(tmp_path / "store.db")
-        run = await created(store)
-        write = store.submit(a_write(run, chunks=chunks(1, 1)))
-        task = asyncio.create_task(store.close())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await write == Written()
-        await store.close()
-
     async def test_nobody_waits_for_ever_when_the_loop_stops(self, tmp_path: Path) -> None:
         files = await prepare(tmp_path / "store.db")
         writer = Writer(await Database.open(files, writable=True, synchronous="FULL"), files)
