@@ -7,11 +7,30 @@ from typing import Any
 
 import pytest
 
-from entracte import Client, Decision, PendingCall, Run
-from entracte_server import Agent, App, Tool
+from entracte import Client, ClientTool, Decision, PendingCall, Run
+from entracte_server import Agent, App, Tool, tool
 from entracte_server.testing import TestServer, scripted, serve
 
 Part = dict[str, Any]
+
+SOON = 0.15
+"""Seconds after which calls expire here."""
+
+CITY = ClientTool("pick_city", "Picks a city.", {"type": "object"})
+PAY = {"tool": "pay", "id": "c-pay", "args": {"cents": 7}}
+ASK = {"tool": "ask_user", "id": "c-ask", "args": {"question": "Which?"}}
+CHOOSE = {
+    "tool": "ask_user",
+    "id": "c-choose",
+    "args": {"question": "Which?", "options": [{"label": "a"}, {"label": "b"}]},
+}
+PICK = {"tool": "pick_city", "id": "c-pick", "args": {}}
+
+
+@tool(requires_approval=True)
+async def pay(cents: int) -> None:
+    """Is never entered here."""
+    raise AssertionError("a tool was entered that nobody approved")
 
 
 def calling(*parts: Part, then: str = "done") -> Any:
@@ -47,7 +66,7 @@ def told(model: Any) -> dict[str, tuple[str, str]]:
     }
 
 
-async def until(condition: Callable[[], Awaitable[Any]], what: str, seconds: float = 15.0) -> Any:
+async def until(condition: Callable[[], Awaitable[Any]], what: str, seconds: float = 40.0) -> Any:
     """Wait for something that will happen, and what it gives; `what` names it when it does not."""
     end = asyncio.get_running_loop().time() + seconds
     while not (found := await condition()):
