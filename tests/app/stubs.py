@@ -78,7 +78,9 @@ async def worker(folder: Path, number: int, descriptor: int) -> int:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     lifeline.attach(stop.set, ORPHAN_SECONDS)
-    lifeline.ready([("stub", behaviour)])
+    lifeline.ready(
+        [("stub", behaviour)], lambda: f"process-{os.getpid()}", lambda dead: note(f"buries {dead}")
+    )
     if behaviour == "stuck":
         loop.call_soon(note, "stuck")
         loop.call_soon(stuck_here)

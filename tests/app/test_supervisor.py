@@ -123,6 +123,25 @@ async def test_a_killed_worker_is_replaced_and_the_others_are_left_alone(tmp_pat
         assert it.output.count("started [") == 1
 
 
+async def test_the_living_are_told_who_is_dead(tmp_path: Path) -> None:
+    """At once; when nobody lives, the next one is."""
+    async with supervised(tmp_path, count=3) as it:
+        await it.started()
+        dead = it.pids[1]
+        os.kill(dead, signal.SIGKILL)
+        await it.until(lambda: len(it.journal(f"buries process-{dead}")) == 2)
+        assert {line["worker"] for line in it.journal(f"buries process-{dead}")} == {2, 3}
+        await it.until(lambda: it.pids[1] != dead)
+        it.process.send_signal(signal.SIGSTOP)
+        all_dead = it.pids.values()
+        for pid in all_dead:
+            os.kill(pid, signal.SIGKILL)
+        await it.until(lambda: gone(*all_dead))
+        it.process.send_signal(signal.SIGCONT)
+        for pid in all_dead:
+            await it.until(lambda pid=pid: it.journal(f"buries process-{pid}"))  # type: ignore[misc]
+
+
 async def test_workers_that_keep_dying_stop_the_server(tmp_path: Path) -> None:
     """The others stop gracefully, and people are told why."""
     async with supervised(tmp_path, failures=3) as it:

@@ -86,13 +86,22 @@ async def serving(
     workers: int = 2,
 ) -> AsyncIterator[Served]:
     """`entracte serve` with two workers; they are gone at the end, however the test goes."""
-    words = [target, "--address", address, "--store", f"sqlite:///{folder}/entracte.db"]
     with (folder / "output").open("ab") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
-            [sys.executable, "-m", "entracte_server.app.cli", "serve", *words, *options],
+            [
+                sys.executable,
+                "-m",
+                "entracte_server.app.cli",
+                "serve",
+                target,
+                "--address",
+                address,
+                *options,
+            ],
             cwd=ROOT,
             env={
                 **processes.environment(),
+                "ENTRACTE_STORE": f"sqlite:///{folder}/entracte.db",
                 "ENTRACTE_WORKERS": str(workers),
                 "WORKERS_TEST": str(folder),
                 **(environment or {}),
@@ -287,7 +296,8 @@ async def test_new_workers_take_over_under_traffic(tmp_path: Path) -> None:
 async def test_runs_of_one_worker_are_served_by_the_other(tmp_path: Path) -> None:
     """Started at one, followed and decided at the other; when the one that executes it is killed, the
     other takes over, and readers at both see one stream without a gap."""
-    async with serving(tmp_path, environment={"ENTRACTE_LEASE": "2"}) as it, AsyncExitStack() as stack:
+    options = ["--store", f"sqlite:///{tmp_path}/other.db"]
+    async with serving(tmp_path, *options) as it, AsyncExitStack() as stack:
         await it.started()
         one, two = await clients_of_both(it, stack)
 
@@ -313,6 +323,23 @@ async def test_runs_of_one_worker_are_served_by_the_other(tmp_path: Path) -> Non
             seen = await asyncio.wait_for(reader, 20)
             assert [chunk.sequence for chunk in seen] == list(range(1, len(seen) + 1))
             assert [chunk.type for chunk in seen].count("tool-result") == 1
+        assert (await two.runs.get("p")).state == "succeeded"
+
+
+async def test_runs_of_a_dead_worker_do_not_wait_for_its_lease(tmp_path: Path, postgres_url: str) -> None:
+    """Its supervisor knows at once; on PostgreSQL nothing else could tell."""
+    environment = {"ENTRACTE_LEASE": "3600", "ENTRACTE_STORE": postgres_url}
+    async with serving(tmp_path, environment=environment) as it, AsyncExitStack() as stack:
+        await it.started()
+        one, two = await clients_of_both(it, stack)
+        here = asyncio.create_task(_all(one.agent("patient").stream("Go.", run_id="p")))
+        owner = it.pids[1]
+        await until(lambda: (tmp_path / f"began-{owner}").exists(), lambda: it.output)
+        os.kill(owner, signal.SIGKILL)
+        await until(lambda: len([*tmp_path.glob("began-*")]) == 2, lambda: it.output)
+        (tmp_path / "go").touch()
+        seen = await asyncio.wait_for(here, 20)
+        assert [chunk.sequence for chunk in seen] == list(range(1, len(seen) + 1))
         assert (await two.runs.get("p")).state == "succeeded"
 
 

@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 
 PING = b"ping\n"
-PONG = b"pong\n"
+_DEAD = b"dead "
+_PONG = b"pong "
 _READY = b"ready "
 
 STOP_MARGIN = 5.0
@@ -27,16 +28,21 @@ Agents = Sequence[tuple[str, str]]
 """Id and model of each agent, for people."""
 
 
-def ready_line(agents: Agents) -> bytes:
-    """The message of a worker that serves."""
-    return _READY + json.dumps(agents).encode() + b"\n"
+def dead_line(process_id: str) -> bytes:
+    """The message that a process is dead."""
+    return _DEAD + process_id.encode() + b"\n"
+
+
+def read_pong(line: bytes) -> str | None:
+    """The process id, where `line` is the answer to a ping."""
+    return line.removeprefix(_PONG).strip().decode() if line.startswith(_PONG) else None
 
 
 def read_ready(line: bytes) -> Agents | None:
     """The agents, where `line` is the message of a worker that serves."""
     if not line.startswith(_READY):
         return None
-    return [(str(agent), str(model)) for agent, model in json.loads(line[len(_READY) :])]
+    return [(str(agent), str(model)) for agent, model in json.loads(line.removeprefix(_READY))]
 
 
 class Lifeline:
@@ -49,6 +55,8 @@ class Lifeline:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: Callable[[], None] | None = None
         self._seconds = 0.0
+        self._me: Callable[[], str] = str
+        self._bury: Callable[[str], None] | None = None
         threading.Thread(target=self._hold, name="entracte-lifeline", daemon=True).start()
 
     def attach(self, stop: Callable[[], None], seconds: float) -> None:
@@ -57,9 +65,15 @@ class Lifeline:
         self._stop, self._seconds = stop, seconds
         self._loop = asyncio.get_running_loop()
 
-    def ready(self, agents: Agents) -> None:
-        """Tell the supervisor that this worker serves."""
-        self._send(ready_line(agents))
+    def ready(self, agents: Agents, me: Callable[[], str], bury: Callable[[str], None]) -> None:
+        """Tell the supervisor that this worker serves. `me` gives its process id, which may change; `bury`
+        is called on the loop with that of a process that is dead."""
+        self._me, self._bury = me, bury
+        self._pong()
+        self._send(_READY + json.dumps(agents).encode() + b"\n")
+
+    def _pong(self) -> None:
+        self._send(_PONG + self._me().encode() + b"\n")
 
     def _send(self, line: bytes) -> None:
         try:
@@ -70,8 +84,11 @@ class Lifeline:
     def _hold(self) -> None:
         """The body of the thread, which goes on while the loop is stuck."""
         try:
-            while self._socket.recv(4096):
-                self._call(self._send, PONG)
+            for line in self._socket.makefile("rb"):
+                if line == PING:
+                    self._call(self._pong)
+                elif line.startswith(_DEAD) and self._bury is not None:
+                    self._call(self._bury, line.removeprefix(_DEAD).strip().decode())
         except OSError:
             pass
         if self._stop is not None:

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+import structlog
+
 from entracte_server.agents.agent import Agent, App
 from entracte_server.app.settings import Settings
 from entracte_server.domain.data import Data
@@ -11,8 +13,11 @@ from entracte_server.engine.settings import EngineSettings
 from entracte_server.models.base import Model
 from entracte_server.models.providers import Providers
 from entracte_server.rpc.server import Server, ServerSettings
-from entracte_server.store.base import Store
+from entracte_server.store.base import Store, StoreError
 from entracte_server.store.opening import open_store
+from entracte_server.store.signals import FREE_RUNS
+
+_log = structlog.get_logger(__name__)
 
 
 class Running(Data, frozen=True):
@@ -42,6 +47,17 @@ class Resolver:
         if not isinstance(item, str):
             return item
         return self._stand_in(item) if self._stand_in is not None else self._providers.resolve(item)
+
+
+async def bury(store: Store, process_id: str) -> None:
+    """Have others go on with the runs of a process that is known to be dead; without this they wait until
+    its lease has ended, which is what happens when the store cannot be asked."""
+    try:
+        await store.leave(process_id)
+    except StoreError as error:
+        _log.warning("dead_process_not_left", process_id=process_id, error=str(error))
+    else:
+        store.signals.tell(FREE_RUNS)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ stop gracefully (a second SIGINT at once), SIGHUP replaces the workers one after
 
 import asyncio
 import signal
+from collections import deque
 from collections.abc import Callable
 
 import structlog
@@ -65,11 +66,6 @@ class _Place:
         self.filled = asyncio.Event()
         self.changing = asyncio.Lock()
 
-    def take(self, worker: Worker) -> None:
-        self.worker = worker
-        self.filled.set()
-        _log.info("worker_ready", worker=worker.number, pid=worker.pid)
-
 
 class Supervisor:
     """Runs workers until it is told to stop, or gives up.
@@ -92,6 +88,7 @@ class Supervisor:
         self._stopping = stopping
         self._places = [_Place(number) for number in range(1, settings.count + 1)]
         self._workers: set[Worker] = set()
+        self._dead: deque[str] = deque(maxlen=4 * settings.count)
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self._interrupt_time = 0.0
@@ -143,7 +140,7 @@ class Supervisor:
     async def _work(self) -> None:
         # The first worker alone finds out what is wrong with the app, the settings or the database, says
         # it once, and brings the database to the schema of its code, before the others come.
-        self._places[0].take(await self._first())
+        self._take(self._places[0], await self._first())
         async with asyncio.TaskGroup() as group:
             for place in self._places:
                 group.create_task(self._keep(place), name=f"keep-{place.number}")
@@ -158,8 +155,16 @@ class Supervisor:
         """Raises `OSError`."""
         worker = await Worker.start(number, self._command)
         self._workers.add(worker)
-        worker.end.add_done_callback(lambda _: self._workers.discard(worker))
+        worker.end.add_done_callback(lambda _: self._ended(worker))
         return worker
+
+    def _take(self, place: _Place, worker: Worker) -> None:
+        place.worker = worker
+        place.filled.set()
+        _log.info("worker_ready", worker=worker.number, pid=worker.pid)
+        # When many died at once, those before it may have been told in vain. To be told twice does no harm.
+        for process_id in self._dead:
+            worker.tell_dead(process_id)
 
     async def _first(self) -> Worker:
         """The first worker of all, once it serves. Raises `GaveUp`."""
@@ -213,6 +218,16 @@ class Supervisor:
             if worker is not None:
                 await asyncio.wait([worker.end])
 
+    def _ended(self, worker: Worker) -> None:
+        self._workers.discard(worker)
+        if worker.end.cancelled() or worker.end.result() == 0:  # it has left its runs to others itself
+            return
+        if worker.process_id:
+            self._dead.append(worker.process_id)
+            for place in self._places:
+                if place.worker is not None and not place.worker.end.done():
+                    place.worker.tell_dead(worker.process_id)
+
     async def _fill(self, place: _Place) -> None:
         dead = place.worker
         if dead is not None:
@@ -222,7 +237,7 @@ class Supervisor:
         while (worker := await self._next(place.number)) is None:
             place.failures += 1
             await self._pause(place)
-        place.take(worker)
+        self._take(place, worker)
 
     async def _pause(self, place: _Place) -> None:
         """Before the next start: not at all after the first failure, then more and more. Raises `GaveUp`
@@ -277,7 +292,7 @@ class Supervisor:
                 return False
             old = place.worker
             place.failures = 0
-            place.take(worker)
+            self._take(place, worker)
         if old is not None:
             await self._stop_one(old)
         return True

@@ -8,7 +8,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from entracte_server.app.lifeline import PING, Agents, read_ready
+from entracte_server.app.lifeline import PING, Agents, dead_line, read_pong, read_ready
 
 Command = Callable[[int, int], Sequence[str]]
 """The command line of a worker: from its number and the descriptor of its end of the socket."""
@@ -24,7 +24,8 @@ class Worker:
     """One worker process. Made by `start`; to be ended by `stop` or `kill`.
 
     `end` is done when the process has ended, with its exit code (below zero: minus the signal).
-    `unanswered` counts the pings since it last gave a sign of life.
+    `process_id` is who it is for the store, as far as it has told; `unanswered` counts the pings since it
+    last gave a sign of life.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         self.number = number
         self.pid = process.pid
+        self.process_id = ""
         self.agents: Agents = ()
         self.ready_time: float | None = None
         self.unanswered = 0
@@ -79,6 +81,7 @@ class Worker:
         try:
             while line := await self._reader.readline():
                 self.unanswered = 0
+                self.process_id = read_pong(line) or self.process_id
                 agents = read_ready(line)
                 if agents is not None and not self._ready.done():
                     self.agents = agents
@@ -101,6 +104,10 @@ class Worker:
         """Ask for a sign of life."""
         self.unanswered += 1
         self._writer.write(PING)
+
+    def tell_dead(self, process_id: str) -> None:
+        """Tell it that another process is dead."""
+        self._writer.write(dead_line(process_id))
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, unless it has ended."""

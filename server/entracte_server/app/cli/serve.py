@@ -80,7 +80,9 @@ def _echo(request: Any) -> list[dict[str, Any]]:
 @click.command()
 @click.argument("target", metavar="MODULE:APP")
 @click.option("--address", help="Where to listen, host:port. Default 127.0.0.1:50051.")
-@click.option("--store", help="The database: sqlite:///PATH or postgresql://... Default sqlite:///entracte.db.")
+@click.option(
+    "--store", help="The database: sqlite:///PATH or postgresql://... Default sqlite:///entracte.db."
+)
 @click.option(
     "--scripted",
     is_flag=False,
@@ -171,7 +173,7 @@ async def _serve(app: "App", settings: "Settings", stand_in: Any, lifeline: "Lif
     from msgspec.structs import replace
 
     from entracte_server.app.lifeline import STOP_MARGIN
-    from entracte_server.app.running import Resolver, running
+    from entracte_server.app.running import Resolver, bury, running
     from entracte_server.models.providers import Providers
 
     stop = asyncio.Event()
@@ -187,8 +189,18 @@ async def _serve(app: "App", settings: "Settings", stand_in: Any, lifeline: "Lif
             (agent.id, ", ".join(model.name for model in resolve(agent))) for agent in app.agents.values()
         ]
         if lifeline is not None:
-            lifeline.ready(agents)
+            burials: set[asyncio.Task[None]] = set()
+
+            def died(process_id: str) -> None:
+                if not stop.is_set():
+                    task = asyncio.create_task(bury(it.store, process_id))
+                    burials.add(task)
+                    task.add_done_callback(burials.discard)
+
+            lifeline.ready(agents, lambda: it.engine.lease.process_id, died)
             await stop.wait()
+            for task in burials:
+                task.cancel()
         else:
             host = settings.address.rpartition(":")[0]
             say_started(f"{host}:{it.server.port}", settings.shown_store, agents)
@@ -215,7 +227,9 @@ def say_stopping() -> None:
 
 
 @click.command()
-@click.option("--store", help="The database: sqlite:///PATH or postgresql://... Default sqlite:///entracte.db.")
+@click.option(
+    "--store", help="The database: sqlite:///PATH or postgresql://... Default sqlite:///entracte.db."
+)
 def migrate(store: str | None) -> None:
     """Bring the database up to this version's schema. `serve` does so by itself."""
     settings = read_settings(store=store)
