@@ -60,14 +60,14 @@ class Postgres:
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
         # PostgreSQL refuses to be run by root.
-        self._as: list[str] = []
+        self.as_user: list[str] = []
         if os.geteuid() == 0:
             try:
                 shutil.chown(self.folder, "postgres")
             except LookupError:
                 raise NoPostgres("root cannot run a server, and there is no user `postgres`") from None
             # A command, because Python itself would have to fork for it, which gRPC does not survive.
-            self._as = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+            self.as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
 
     def __enter__(self) -> "Postgres":
         try:
@@ -95,7 +95,7 @@ class Postgres:
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
-            [*self._as, str(self._programs / program), f"--pgdata={self._data}", *arguments],
+            [*self.as_user, str(self._programs / program), f"--pgdata={self._data}", *arguments],
             check=True, stdout=subprocess.DEVNULL, cwd=self.folder,
         )  # fmt: skip
 
@@ -110,7 +110,7 @@ class Postgres:
         """Start it and wait until it takes connections."""
         options = [f"-c{name}={value}" for name, value in self._settings.items()]
         server = str(self._programs / "postgres")
-        command = [*self._as, server, f"-D{self._data}", f"-k{self.folder}", f"-p{self.port}"]
+        command = [*self.as_user, server, f"-D{self._data}", f"-k{self.folder}", f"-p{self.port}"]
         with open(self.folder / "log", "ab") as log:
             process: subprocess.Popen[bytes] = subprocess.Popen(
                 [*command, *options], stdout=log, stderr=log, cwd=self.folder

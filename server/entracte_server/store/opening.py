@@ -7,7 +7,8 @@ from entracte_server.store.base import Store
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
-_PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)|(?<=[?&]password=)[^&]*")
+_AUTHORITY = re.compile(r"(?<=://)[^/?#]*")
+_PASSWORD = re.compile(r"(?<=[?&]password=)[^&]*")
 
 
 async def open_store(url: str, *, listen_url: str = "") -> Store:
@@ -37,4 +38,10 @@ async def open_store(url: str, *, listen_url: str = "") -> Store:
 
 def without_password(url: str) -> str:
     """The URL as people and logs may see it."""
-    return _PASSWORD.sub("***", url)
+    return _PASSWORD.sub("***", _AUTHORITY.sub(_hide, url, count=1))
+
+
+def _hide(authority: re.Match[str]) -> str:
+    user, _, hosts = authority[0].rpartition("@")
+    name, colon, _ = user.partition(":")
+    return f"{name}:***@{hosts}" if colon else authority[0]

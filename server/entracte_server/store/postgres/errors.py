@@ -66,9 +66,10 @@ def is_callers_fault(error: DatabaseError) -> bool:
 
 def unavailable(error: Exception) -> StoreUnavailable:
     """What the callers are told."""
+    says = "refuses" if isinstance(error, DatabaseError) else "does not answer"
     hint = ""
     if isinstance(error, DatabaseError) and error.sqlstate in _POOLED:
         hint = "; prepared statements get lost: if there is a pooler in between, set store_listen_url"
-    failure = StoreUnavailable(f"the database does not answer: {error}{hint}")
+    failure = StoreUnavailable(f"the database {says}: {error}{hint}")
     failure.__cause__ = error
     return failure

@@ -56,13 +56,16 @@ def migrate() -> Program[int]:
         (f"SET LOCAL statement_timeout = {milliseconds}", ()),
         (f"SELECT pg_advisory_xact_lock({_LOCK})", ()),
     ]
-    encoding, fsync, there = yield [
+    encoding, fsync, there, tables = yield [
         ("SELECT current_setting('server_encoding')", ()),
         ("SELECT current_setting('fsync')", ()),
         ("SELECT to_regclass('entracte.schema_version') IS NOT NULL", ()),
+        ("SELECT 1 FROM pg_tables WHERE schemaname = 'entracte' LIMIT 1", ()),
     ]
     if encoding.rows[0][0] != "UTF8":
         raise WrongDatabase(f"the database's encoding is {encoding.rows[0][0]}, UTF8 is needed")
+    if tables.rows and not there.rows[0][0]:
+        raise WrongDatabase("the database has a schema `entracte` of another program")
     if fsync.rows[0][0] != "on":
         _log.warning("the server runs with fsync off: a power cut may lose or corrupt all it holds")
     reached: int = 0
