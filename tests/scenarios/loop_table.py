@@ -89,6 +89,8 @@ _TOOLS = [
                         "keys": [
                             "agent_id",
                             "cancelled",
+                            "drain",
+                            "expired",
                             "idempotency_key",
                             "request_context",
                             "resource_id",
