@@ -2,7 +2,7 @@
 
 A trip to the server costs more than what most statements cost there, so all that is known to be needed
 is sent at once. This speaks to libpq through `psycopg.pq` because psycopg's cursors take five times
-the processor time for the same pipeline (see docs/adr/0010-postgresql.md).
+the processor time for the same pipeline (see docs/adr/0012-postgresql.md).
 """
 
 import asyncio
