@@ -31,6 +31,7 @@ from entracte_server import Agent, App, Tool
 from entracte_server.domain.messages import ToolCallPart, ToolResultPart
 from entracte_server.models.base import ModelRequest
 from entracte_server.testing import TestServer, serve
+from tests.stores import default_store
 
 Chunk = chunk_pb2.Chunk
 PendingCall = pending_call_pb2.PendingCall
@@ -272,7 +273,10 @@ def app_of(model: Any, tools: Iterable[Tool] = (), **more: Any) -> App:
 async def serving(app: App, *, key: str = "", **settings: Any) -> AsyncIterator[Caller]:
     """A server in this process and a caller of it."""
     settings.setdefault("log_level", "warning")
-    async with serve(app, **settings) as server, Caller(server.address, key=key) as caller:
+    async with (
+        serve(app, **{**default_store(), **settings}) as server,
+        Caller(server.address, key=key) as caller,
+    ):
         yield caller
 
 
@@ -280,7 +284,7 @@ async def serving(app: App, *, key: str = "", **settings: Any) -> AsyncIterator[
 async def served(app: App, **settings: Any) -> AsyncIterator[TestServer]:
     """A server in this process."""
     settings.setdefault("log_level", "warning")
-    async with serve(app, **settings) as server:
+    async with serve(app, **{**default_store(), **settings}) as server:
         yield server
 
 

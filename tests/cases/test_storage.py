@@ -45,7 +45,7 @@ async def ask(about: str, ctx: ToolContext) -> Any:
 
 async def test_many_runs_park_and_go_on_at_once(tmp_path: Path) -> None:
     """PS-02: fifty runs suspend and resume at the same time while another program locks the file again
-    and again: no error reaches a client. (Several server processes on one file: later.)"""
+    and again: no error reaches a client."""
     calls = [
         {"tool": "ask", "id": "a", "args": {"about": "x"}},
         {"tool": "gated", "id": "g", "args": {"v": 1}},

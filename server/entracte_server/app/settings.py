@@ -191,6 +191,19 @@ class Settings(BaseSettings):
     waiting_deadline: Annotated[
         Seconds, pydantic.Field(description="Seconds a unary RPC may wait for a run.")
     ] = 3600.0
+    connection_age: Annotated[
+        Seconds | None,
+        pydantic.Field(
+            description="Seconds after which a client is told to connect anew, so that new replicas get "
+            "their share; give or take a tenth. Not set: never."
+        ),
+    ] = None
+    connection_age_grace: Annotated[
+        Seconds,
+        pydantic.Field(
+            description="Seconds that calls on a connection of that age get to end; streams re-attach."
+        ),
+    ] = 60.0
     grace: Annotated[
         float, pydantic.Field(ge=0, description="Seconds running work gets when the server stops.")
     ] = 10.0
@@ -262,6 +275,8 @@ class Settings(BaseSettings):
             streams_per_principal=self.streams_per_principal,
             quick_deadline=self.quick_deadline,
             waiting_deadline=self.waiting_deadline,
+            connection_age=self.connection_age,
+            connection_age_grace=self.connection_age_grace,
             reflection=self.reflection,
         )
 

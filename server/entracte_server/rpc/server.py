@@ -47,6 +47,8 @@ class ServerSettings(Data, frozen=True):
     streams_per_principal: how many RPCs of one principal may be open.
     quick_deadline, waiting_deadline: bounds of unary RPCs without a deadline of their own, those
     that answer at once and those that wait for a run.
+    connection_age: how long a connection takes new calls; then its client is told to connect anew, so
+    that new replicas get their share. Calls that are open then get `connection_age_grace`. None: for ever.
     reflection: whether the reflection service is served.
     reuse_port: whether other processes may listen on the same port; only under a supervisor.
     """
@@ -57,12 +59,21 @@ class ServerSettings(Data, frozen=True):
     streams_per_principal: int = 10_000
     quick_deadline: float = 60.0
     waiting_deadline: float = 3600.0
+    connection_age: float | None = None
+    connection_age_grace: float = 60.0
     reflection: bool = True
     reuse_port: bool = False
 
 
 def _options(settings: ServerSettings) -> list[tuple[str, Any]]:
+    age = []
+    if settings.connection_age is not None:
+        age = [
+            ("grpc.max_connection_age_ms", int(settings.connection_age * 1000)),
+            ("grpc.max_connection_age_grace_ms", int(settings.connection_age_grace * 1000)),
+        ]
     return [
+        *age,
         ("grpc.max_receive_message_length", MAX_MESSAGE),
         ("grpc.max_send_message_length", MAX_MESSAGE),
         # A taken port must be an error, not a second server that gets half of the calls.
