@@ -5,7 +5,6 @@ own that its successors have too, with a store that has traps.
 """
 
 import asyncio
-import json
 import multiprocessing
 import os
 import random
@@ -171,6 +170,7 @@ class Fleet:
         self.store = store
         self.trapper = Trapper(folder / "traps")
         self.effects = folder / "effects"
+        self.effects.mkdir(exist_ok=True)
         self.environment = {
             traps.FOLDER: str(self.trapper.folder),
             world.EFFECTS: str(self.effects),
@@ -178,6 +178,11 @@ class Fleet:
         }
         self.members = [Member(self, f"m{number}") for number in range(size)]
         self._callers: dict[str, Caller] = {}
+
+    @property
+    def size(self) -> int:
+        """How many members there are."""
+        return len(self.members)
 
     @property
     def living(self) -> list[Member]:
@@ -212,11 +217,9 @@ class Fleet:
             self._callers[target] = Caller(target, agent="world")
         return self._callers[target]
 
-    def traces(self) -> list[dict[str, Any]]:
-        """What tools and models wrote."""
-        if not self.effects.exists():
-            return []
-        return [json.loads(line) for line in self.effects.read_text().splitlines()]
+    def traces(self, run_id: str) -> list[dict[str, Any]]:
+        """What the tools and the model of a run wrote."""
+        return world.traces_of(self.effects, run_id)
 
     async def close(self) -> None:
         """End everybody, without asking."""

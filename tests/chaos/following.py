@@ -4,13 +4,14 @@ there."""
 import asyncio
 import random
 import time
+from typing import Any, Protocol
 
 import grpc.aio
 
+from entracte import Client
 from entracte.v1 import result_pb2, run_service_pb2
 from entracte.v1.chunk_pb2 import Chunk
-from tests.cases.support import kind_of, read_refusal
-from tests.chaos.fleet import Fleet
+from tests.cases.support import Caller, kind_of, read_refusal
 from tests.invariants.following import Seen, raw_stream
 from tests.invariants.harness import went_away
 
@@ -28,6 +29,27 @@ OUTCOMES = frozenset(
     }
 )
 """Chunks that come of an answer of the model, when that is stored."""
+
+
+class Servers(Protocol):
+    """Servers with one store, as their clients see them."""
+
+    @property
+    def size(self) -> int:
+        """How many can be told apart."""
+        ...
+
+    def client(self, first: int = 0) -> Client:
+        """A client of the SDK, connected to the server at `first` or, while it is away, to another."""
+        ...
+
+    def caller(self, first: int = 0) -> Caller:
+        """A caller without retries, of the server at `first` or another; one for all who ask."""
+        ...
+
+    def traces(self, run_id: str) -> list[dict[str, Any]]:
+        """What the tools and the model of a run wrote."""
+        ...
 
 
 def passes(error: grpc.aio.AioRpcError) -> bool:
@@ -58,12 +80,12 @@ class Reader(Seen):
                 self.over = chunk.finish.reason != result_pb2.FINISH_REASON_SUSPENDED
 
     async def read(
-        self, fleet: Fleet, rng: random.Random, *, at: int | None = None, fickle: float = 0.02
+        self, fleet: Servers, rng: random.Random, *, at: int | None = None, fickle: float = 0.02
     ) -> None:
         """Until the run has ended, at one member or at any. `fickle` is how often it goes away, of the
         messages it gets."""
         while not self.over:
-            caller = fleet.caller(rng.randrange(len(fleet.members)) if at is None else at)
+            caller = fleet.caller(rng.randrange(fleet.size) if at is None else at)
             request = run_service_pb2.WatchRunRequest(
                 run_id=self.run_id, after_sequence=self.through, until_finished=True
             )

@@ -21,8 +21,7 @@ from entracte import (
     ToolCallApprovalChunk,
     ToolCallSuspendedChunk,
 )
-from tests.chaos.fleet import Fleet
-from tests.chaos.following import Reader
+from tests.chaos.following import Reader, Servers
 from tests.chaos.plans import (
     DECLINED,
     EDITED,
@@ -70,7 +69,7 @@ class Life:
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: Servers,
         plan: Plan,
         run_id: str,
         seed: str = "",
@@ -83,6 +82,8 @@ class Life:
         self.run_id = run_id
         self.progress = 0
         self.done = False
+        self.is_started = False
+        """Whether somebody else sends the request that starts it."""
         self.made: list[Made] = []
         self.readers: list[Reader] = []
         self._random = random.Random(f"{seed} {run_id}")
@@ -97,14 +98,15 @@ class Life:
     async def live(self) -> None:
         """From the start to the end. Raises whatever goes wrong."""
         rng = self._random
-        count = len(self.fleet.members)
+        count = self.fleet.size
         at = self._at or (rng.randrange(count), rng.randrange(count))
         self._clients = [self.fleet.client(number) for number in at]
         try:
             async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
                 for client in self._clients:
                     await _reach(client)
-                group.create_task(self._start())
+                if not self.is_started:
+                    group.create_task(self._start())
                 await self._exists()
                 for _ in range(rng.choice((1, 1, 2))):
                     reader = Reader(self.run_id)
@@ -214,8 +216,8 @@ class Life:
         """What had become of a call whose process died: they look what it did to the world."""
         entries = [
             trace["event"]
-            for trace in self.fleet.traces()
-            if (trace.get("run"), trace.get("call")) == (self.run_id, call.tool_call_id)
+            for trace in self.fleet.traces(self.run_id)
+            if trace.get("call") == call.tool_call_id
         ]
         half_done = entries[-1:] == ["enter"]
         # Whether a tool that asks had asked cannot be told from outside.

@@ -298,10 +298,7 @@ class Scene:
         return any(decision.principal == "system" for decision in decisions) or len(decisions) > 1
 
     async def _taken_over(self) -> bool:
-        entered = any(
-            trace.get("run") == self.run_id and trace["pid"] != self._owner_pid
-            for trace in self.fleet.traces()
-        )
+        entered = any(trace["pid"] != self._owner_pid for trace in self.fleet.traces(self.run_id))
         return entered or await self._is("SUSPENDED", "SUCCEEDED", "CANCELLED")
 
     async def _answer_what_waits(self) -> bool:
@@ -342,7 +339,7 @@ class Scene:
         asked_to_cancel = any(event.startswith("cancel") for event in self.outcomes)
         ended = await read(self.fleet, self.run_id, self.readers, cancelled=asked_to_cancel)
         check_story(ended, interruptions=1)
-        traces = [trace for trace in self.fleet.traces() if trace.get("run") == self.run_id]
+        traces = self.fleet.traces(self.run_id)
         check_effects(ended, traces, interruptions=2)
         for event, outcome in self.outcomes.items():
             assert outcome == "made" or outcome in LOST, (event, outcome)

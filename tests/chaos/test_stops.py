@@ -62,11 +62,8 @@ def woken(member: Member, it: Fleet, since: float, run_id: str) -> list[str]:
     """What a process did to the world for a run since it woke."""
     return [
         trace["event"]
-        for trace in it.traces()
-        if trace["pid"] == member.pid
-        and trace["time"] > since
-        and run_id in (trace.get("run"), trace.get("name"))
-        and trace["event"] in ("enter", "asked")
+        for trace in it.traces(run_id)
+        if trace["pid"] == member.pid and trace["time"] > since and trace["event"] in ("enter", "asked")
     ]
 
 

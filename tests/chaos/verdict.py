@@ -5,8 +5,7 @@ from typing import Any
 
 from entracte.v1 import chunk_pb2, run_pb2
 from tests.cases.support import Caller
-from tests.chaos.fleet import Fleet
-from tests.chaos.following import Reader
+from tests.chaos.following import Reader, Servers
 from tests.chaos.people import Life
 from tests.chaos.stories import RECOVERY, Story, story_of
 from tests.chaos.world import IDEMPOTENT
@@ -31,7 +30,7 @@ GATED = frozenset({"gated", "gated_again"})
 class _Harness:
     """What the checks of random histories ask of their servers."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Servers) -> None:
         self._fleet = fleet
         self.kills = 1
 
@@ -45,7 +44,7 @@ class _Harness:
         return []
 
 
-async def read(fleet: Fleet, run_id: str, readers: Sequence[Reader], *, cancelled: bool) -> Ended:
+async def read(fleet: Servers, run_id: str, readers: Sequence[Reader], *, cancelled: bool) -> Ended:
     """Everything there is to know of a run that has ended; `cancelled` says whether it may have been."""
     playing = Playing(PlannedRun("a", "stream", ()), name=run_id, run_id=run_id)
     playing.readers = list(readers)
@@ -70,7 +69,7 @@ async def check(life: Life, references: Mapping[str, Story], *, interruptions: i
     ended = await read(life.fleet, life.run_id, life.readers, cancelled=bool(life.plan.cancel))
     check_story(ended, interruptions=interruptions)
     check_made(life, ended)
-    traces = [trace for trace in life.fleet.traces() if life.run_id in (trace.get("run"), trace.get("name"))]
+    traces = life.fleet.traces(life.run_id)
     check_effects(ended, traces, interruptions)
     check_questions(life, traces)
     if life.plan.cancel:

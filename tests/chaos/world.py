@@ -2,13 +2,15 @@
 trace of every time they are entered and left.
 
 What a run does stands in its first message (see `plan` of `tests.invariants.world`), so that any
-process plays it in the same way. The traces are lines of the file that `CHAOS_EFFECTS` names.
+process plays it in the same way. The traces are lines in the files of the folder that `CHAOS_EFFECTS`
+names, a file for each run.
 """
 
 import asyncio
 import json
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from entracte.v1 import json_pb2, options_pb2
@@ -21,13 +23,13 @@ from tests.chaos.traps import traps
 EFFECTS = "CHAOS_EFFECTS"
 
 
-def trace(**entry: Any) -> None:
-    """Write a line, whole and durable."""
-    path = os.environ.get(EFFECTS)
-    if path is None:
+def trace(run: str, **entry: Any) -> None:
+    """Write a line to a run's file, whole and durable."""
+    folder = os.environ.get(EFFECTS)
+    if folder is None:
         return
     line = json.dumps({**entry, "pid": os.getpid(), "time": time.monotonic()}).encode() + b"\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    descriptor = os.open(os.path.join(folder, run), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, line)
         os.fsync(descriptor)
@@ -35,10 +37,18 @@ def trace(**entry: Any) -> None:
         os.close(descriptor)
 
 
+def traces_of(folder: Path, run: str) -> list[dict[str, Any]]:
+    """What the tools and the model of a run wrote, oldest first."""
+    try:
+        return [json.loads(line) for line in (folder / run).read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
 def _traced(event: str, ctx: ToolContext[Any], tool_name: str) -> None:
     trace(
+        ctx.run_id,
         event=event,
-        run=ctx.run_id,
         call=ctx.tool_call_id,
         tool=tool_name,
         key=ctx.idempotency_key,
@@ -163,7 +173,7 @@ def _answer(request: ModelRequest) -> list[dict[str, Any]]:
     (text,) = (part.text for part in first.parts if isinstance(part, TextPart))
     script = json.loads(text)
     number = sum(message.role == "assistant" for message in request.messages)
-    trace(event="asked", name=script["name"], step=number + 1)
+    trace(script["name"], event="asked", step=number + 1)
     traps.at_now(["model"], "before", "")
     steps: list[list[dict[str, Any]]] = script["steps"]
     if number < len(steps):
