@@ -15,7 +15,7 @@ BASELINE := proto/baseline.binpb
 export GRPC_VERBOSITY ?= NONE
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap run test lint breaking baseline gen gen-check lock bench local-model clean
+.PHONY: help bootstrap run test chaos soak lint breaking baseline gen gen-check lock bench local-model clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
@@ -56,6 +56,12 @@ run: $(STAMP) ## Serve the example agent and talk to it; without a terminal, pla
 
 test: $(STAMP) ## Run the tests.
 	$(BIN)/python -m pytest $(ARGS)
+
+chaos: $(STAMP) ## Kill server processes a thousand times on each store (40 minutes; ARGS="--seed N" repeats).
+	$(BIN)/python -m tests.chaos.kills $(ARGS)
+
+soak: $(STAMP) ## Mixed traffic for 10 minutes while workers are killed (ARGS="--store postgres").
+	$(BIN)/python -m tests.chaos.soak $(ARGS)
 
 lint: $(STAMP) ## Check style, types, layers and the contract.
 	$(BIN)/ruff check .
