@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import stores
 from tests.postgres import NoPostgres, Postgres
 
 # gRPC's C core writes connection notices to stderr; it reads this when it is first imported.
@@ -36,3 +37,10 @@ def postgres_url(postgres: Postgres, postgres_database: str) -> str:
     """The URL of a database with nothing in it, for this test alone."""
     postgres.empty_database(postgres_database)
     return postgres.url(postgres_database)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def each_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a test on each store; see `tests.stores`."""
+    if request.param == "postgres":
+        monkeypatch.setattr(stores, "url", request.getfixturevalue("postgres_url"))

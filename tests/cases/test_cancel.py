@@ -28,6 +28,8 @@ from tests.cases.support import (
     until,
 )
 
+pytestmark = pytest.mark.usefixtures("each_store")
+
 entered: list[str] = []
 
 

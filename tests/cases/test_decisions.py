@@ -29,6 +29,8 @@ from tests.cases.support import (
     value_of,
 )
 
+pytestmark = pytest.mark.usefixtures("each_store")
+
 PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
 
 

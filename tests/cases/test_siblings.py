@@ -24,6 +24,8 @@ from tests.cases.support import (
     value_of,
 )
 
+pytestmark = pytest.mark.usefixtures("each_store")
+
 entered: Counter[str] = Counter()
 
 

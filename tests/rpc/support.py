@@ -33,6 +33,7 @@ from entracte.v1 import (
 )
 from entracte_server import Agent, App, Tool, ToolContext, ask_user, tool
 from entracte_server.testing import TestServer, scripted, serve
+from tests.stores import default_store
 
 MIB = 1024 * 1024
 
@@ -347,7 +348,7 @@ async def serving(
 ) -> AsyncIterator[tuple[TestServer, Peer]]:
     """A server with the agents of this module (unless `only`) and `more`, and a peer of it."""
     app = App(agents=[*more] if only else [*agents(), *more])
-    async with serve(app, **settings) as server, peer_of(server.address, key) as peer:
+    async with serve(app, **{**default_store(), **settings}) as server, peer_of(server.address, key) as peer:
         yield server, peer
 
 

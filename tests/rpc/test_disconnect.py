@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from entracte.v1 import agent_service_pb2 as agents
 from entracte.v1 import run_pb2
 from entracte.v1 import run_service_pb2 as runs
@@ -22,6 +24,8 @@ from tests.rpc.support import (
     stream,
     until,
 )
+
+pytestmark = pytest.mark.usefixtures("each_store")
 
 GRACE = 0.3
 

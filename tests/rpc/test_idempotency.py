@@ -35,6 +35,8 @@ from tests.rpc.support import (
     until,
 )
 
+pytestmark = pytest.mark.usefixtures("each_store")
+
 Q = "the-request-id"
 
 

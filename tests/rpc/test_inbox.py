@@ -16,6 +16,8 @@ from entracte.v1 import run_service_pb2 as runs
 from entracte_server.rpc import open_calls
 from tests.rpc.support import Peer, generate, kinds, peer_of, ref, serving
 
+pytestmark = pytest.mark.usefixtures("each_store")
+
 KEYS = [
     {"key": "key-of-ada-0123", "principal": "ada"},
     {"key": "key-of-bob-0123", "principal": "bob"},

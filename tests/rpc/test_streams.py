@@ -28,6 +28,8 @@ from tests.rpc.support import (
     until,
 )
 
+pytestmark = pytest.mark.usefixtures("each_store")
+
 
 def after(run_id: str, sequence: int = 0, **more: Any) -> runs.WatchRunRequest:
     """A request to follow a run."""
