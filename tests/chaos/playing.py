@@ -107,9 +107,11 @@ class Load:
                 raise
 
     def _choose(self) -> Plan:
-        if self.wanted == "cancel" and self._rng.random() < 0.6:
-            return self._rng.choice([plan for plan in PLANS if plan.cancel])
-        return self._rng.choice(PLANS)
+        """Any plan, but more often one that comes to the point that is wanted."""
+        fitting = [plan for plan in PLANS if self.wanted == "cancel" and plan.cancel]
+        if self.wanted == "attempt":  # of an answer that takes a while
+            fitting = [plan for plan in PLANS if plan.name == "text"]
+        return self._rng.choice(fitting if fitting and self._rng.random() < 0.7 else PLANS)
 
     async def gets_further(self) -> None:
         """Until every run of this moment has got further, in a way that no takeover takes back."""
@@ -205,7 +207,8 @@ async def _strike(
     chain: Sequence[Blow], group: Fleet, load: Load, rng: random.Random, report: Report
 ) -> None:
     """Set the traps of a chain and wait until each has caught somebody."""
-    load.wanted = chain[0].point
+    points = {blow.point for blow in chain}
+    load.wanted = next((point for point in ("attempt", "cancel") if point in points), "")
     for blow in chain:
         if blow.point != "moment":
             group.trapper.set(blow.trap, blow.action)
@@ -264,9 +267,11 @@ async def play_all(
     seed: int,
     references: Mapping[str, Story],
     *,
+    repeat: str,
     at_once: int = AT_ONCE,
 ) -> Report:
-    """Plays side by side. Raises what went wrong in any of them, with the command that repeats it."""
+    """Plays side by side. Raises what went wrong in any of them, with the command that repeats it: `repeat`
+    and the number of the play."""
     begun = time.monotonic()
     total = Report()
     places = asyncio.Semaphore(at_once)
@@ -277,7 +282,7 @@ async def play_all(
                 try:
                     total.add(await play(it, Path(folder), store, seed, references))
                 except BaseException as error:
-                    error.add_note(f"{it}\nrepeat it: make chaos ARGS='--seed {seed} --play {it.number}'")
+                    error.add_note(f"{it}\nrepeat it: make chaos ARGS='{repeat} --play {it.number}'")
                     raise
 
     async with asyncio.TaskGroup() as group:
