@@ -15,14 +15,15 @@ class LosingProxy:
         self._target = target
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self._lose_request = self._lose_answer = False
+        self._lose_requests = 0
+        self._lose_answer = False
         self._flows = asyncio.Event()
         self._flows.set()
         self.lost = 0
 
-    def lose_request(self) -> None:
+    def lose_request(self, times: int = 1) -> None:
         """What a client says next does not arrive."""
-        self._lose_request = True
+        self._lose_requests = times
 
     def lose_answer(self) -> None:
         """The next transaction is committed, and nobody hears of it."""
@@ -78,8 +79,8 @@ class LosingProxy:
     async def _requests(self, client: asyncio.StreamReader, to_server: asyncio.StreamWriter) -> None:
         while data := await client.read(65_536):
             await self._flows.wait()
-            if self._lose_request:
-                self._lose_request = False
+            if self._lose_requests:
+                self._lose_requests -= 1
                 self.lost += 1
                 break
             to_server.write(data)

@@ -264,3 +264,15 @@ async def test_a_repetition_by_the_caller_is_none_by_the_store(postgres_url: str
     assert (await store.decide(op)).snapshot is not None
     assert (await store.decide(op)).snapshot is None
     await store.close()
+
+
+async def test_what_never_was_is_not_found_however_the_connection_is(
+    proxy: LosingProxy, postgres_url: str, postgres_database: str
+) -> None:
+    """A connection that could not be made has committed nothing."""
+    store = await PostgresStore.open(f"postgresql://{USER}@127.0.0.1:{proxy.port}/{postgres_database}")
+    proxy.lose_request(4)  # libpq makes two attempts at a connection, with TLS and without
+    with pytest.raises(NotFound):
+        await store.delete_run(TENANT, "never was", force=False, request=None)
+    assert proxy.lost == 4
+    await store.close()

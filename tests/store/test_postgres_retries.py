@@ -314,3 +314,21 @@ class TestSilence:
                 await read
             proxy.thaw()
             assert await opened.get_run(TENANT, run.run_id) == run
+
+    async def test_a_read_that_failed_for_nobody_leaves_a_clean_connection(
+        self, opened: PostgresStore, proxy: LosingProxy, postgres: Postgres, postgres_database: str
+    ) -> None:
+        run = await created(opened)
+        await opened.load(TENANT, run.run_id)
+        postgres.execute("ALTER TABLE entracte.steps RENAME TO lost", postgres_database)
+        proxy.freeze()
+        read = asyncio.create_task(opened.load(TENANT, run.run_id))
+        await asyncio.sleep(0.02)
+        read.cancel()
+        with suppress(asyncio.CancelledError):
+            await read
+        proxy.thaw()
+        with pytest.raises(StoreUnavailable, match="lost|steps"):
+            await opened.load(TENANT, run.run_id)
+        postgres.execute("ALTER TABLE entracte.lost RENAME TO steps", postgres_database)
+        assert (await opened.load(TENANT, run.run_id)).run == run

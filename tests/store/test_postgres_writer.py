@@ -15,6 +15,7 @@ from entracte_server.store.postgres.writer import MAX_GROUP, Writer
 from entracte_server.testing.store_conformance.builders import (
     TENANT,
     a_call,
+    a_cancel,
     a_decide,
     a_park,
     a_pending,
@@ -100,6 +101,20 @@ class TestGroups:
         )
         assert list(outcomes) == [Written(), None, Written()]
         assert await log_of(opened, two) == chunks(1, 2).data
+
+    async def test_processes_lock_in_one_order(
+        self, opened: PostgresStore, postgres_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Else they would wait for each other."""
+        other = await PostgresStore.open(postgres_url)
+        runs = [await created(opened) for _ in range(60)]
+        for _ in range(5):
+            await asyncio.gather(
+                *(opened.cancel(a_cancel(run)) for run in runs),
+                *(other.cancel(a_cancel(run)) for run in reversed(runs)),
+            )
+        assert "deadlock" not in caplog.text
+        await other.close()
 
 
 class TestFailures:

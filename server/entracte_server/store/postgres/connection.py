@@ -15,7 +15,7 @@ import psycopg
 from psycopg import pq
 
 from entracte_server.store.postgres.encoding import BINARY_FORMAT, Value, decoder, encode
-from entracte_server.store.postgres.errors import ConnectionLost, DatabaseError
+from entracte_server.store.postgres.errors import ConnectionLost, DatabaseError, NotConnected
 
 Statement = tuple[str, Sequence[Value]]
 """SQL with `$1`, `$2` ... and the values for them."""
@@ -83,12 +83,12 @@ class Connection:
 
     @classmethod
     async def connect(cls, conninfo: str, *, named: bool, seconds: float) -> "Connection":
-        """Connect within `seconds`. Raises `ConnectionLost`."""
+        """Connect within `seconds`. Raises `NotConnected`."""
         try:
             async with asyncio.timeout(seconds):
                 connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
         except (psycopg.Error, OSError) as error:
-            raise ConnectionLost(str(error) or type(error).__name__) from error
+            raise NotConnected(str(error) or type(error).__name__) from error
         return cls(connection, named=named)
 
     @property

@@ -2,6 +2,7 @@
 
 DatabaseError      a statement was refused; `sqlstate` says why
 ConnectionLost     the connection is gone; what was sent may have taken effect or not
+└── NotConnected   it could not be made, so nothing was sent
 """
 
 from entracte_server.store.base import StoreUnavailable
@@ -19,7 +20,11 @@ class DatabaseError(Exception):
 
 
 class ConnectionLost(Exception):
-    """The connection could not be made, or broke."""
+    """The connection broke."""
+
+
+class NotConnected(ConnectionLost):
+    """The connection could not be made."""
 
 
 _OTHER_SERVER = frozenset(
@@ -52,6 +57,11 @@ def breaks_connection(error: Exception) -> bool:
     if isinstance(error, DatabaseError):
         return error.sqlstate in _OTHER_SERVER or error.sqlstate.startswith("08")
     return isinstance(error, ConnectionLost)
+
+
+def leaves_doubt(error: Exception) -> bool:
+    """Whether what was to be committed may have been."""
+    return breaks_connection(error) and not isinstance(error, NotConnected)
 
 
 def is_passing(error: Exception) -> bool:

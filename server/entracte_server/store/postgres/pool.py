@@ -117,6 +117,8 @@ class Pool:
         if connection.busy:  # its caller went away
             connection.idle = partial(self._give_back, connection)
             return
+        if connection.in_transaction:  # of a caller that went away, and it failed
+            connection.close()
         if not connection.closed:
             self._idle.append(connection)
         self._slots.release()

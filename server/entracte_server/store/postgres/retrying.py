@@ -13,9 +13,9 @@ from typing import TypeVar
 from entracte_server.store.postgres.errors import (
     ConnectionLost,
     DatabaseError,
-    breaks_connection,
     is_callers_fault,
     is_passing,
+    leaves_doubt,
     unavailable,
 )
 
@@ -56,5 +56,5 @@ async def insist(attempt: Callable[[bool], Awaitable[T]]) -> T:
         try:
             return await attempt(again)
         except (DatabaseError, ConnectionLost) as error:
-            again = again or breaks_connection(error)
+            again = again or leaves_doubt(error)
             await patience.after(error)

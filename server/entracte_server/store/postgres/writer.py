@@ -21,6 +21,7 @@ from entracte_server.store.postgres.errors import (
     breaks_connection,
     is_callers_fault,
     is_passing,
+    leaves_doubt,
     unavailable,
 )
 from entracte_server.store.postgres.pool import Connect, now_ms
@@ -160,8 +161,8 @@ class Writer:
                 try:
                     await self._attempt(left, again)
                 except (DatabaseError, ConnectionLost) as error:
-                    _log.warning("a group of %d operations is tried again: %s", len(left), error)
-                    again = again or breaks_connection(error)
+                    _log.warning("a group of %d operations is not committed yet: %s", len(left), error)
+                    again = again or leaves_doubt(error)
                     await patience.after(error)
         except StoreUnavailable as error:
             # Those that wait go with them: what was submitted later for a run must not be done when
