@@ -328,7 +328,7 @@ class TestSilence:
         with suppress(asyncio.CancelledError):
             await read
         proxy.thaw()
-        with pytest.raises(StoreUnavailable, match="lost|steps"):
+        with pytest.raises(StoreUnavailable, match=r"lost|steps"):
             await opened.load(TENANT, run.run_id)
         postgres.execute("ALTER TABLE entracte.lost RENAME TO steps", postgres_database)
         assert (await opened.load(TENANT, run.run_id)).run == run
