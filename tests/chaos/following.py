@@ -57,6 +57,16 @@ def passes(error: grpc.aio.AioRpcError) -> bool:
     return went_away(error) or read_refusal(error).reason in AWAY
 
 
+async def read_away(rpc: Any) -> None:
+    """Read a stream that may break off."""
+    try:
+        async for _ in rpc:
+            pass
+    except grpc.aio.AioRpcError as error:
+        if not passes(error):
+            raise
+
+
 class Reader(Seen):
     """What one reader saw. `answered` tells when it was first shown something that came of the answer
     of each step."""

@@ -21,7 +21,7 @@ from google.protobuf.duration_pb2 import Duration
 from entracte.v1 import chunk_pb2, options_pb2, run_pb2
 from tests.cases.support import read_refusal
 from tests.chaos.fleet import Fleet
-from tests.chaos.following import Reader, passes
+from tests.chaos.following import Reader, passes, read_away
 from tests.chaos.traps import Action, Trap, When
 from tests.chaos.verdict import APPROVE, DECLINE, check_effects, check_story, read
 from tests.chaos.world import OUTSIDE
@@ -142,16 +142,6 @@ def _call(tool: str, call_id: str) -> dict[str, Any]:
     return {"tool": tool, "id": call_id, "args": {"v": 1}}
 
 
-async def _read_away(rpc: Any) -> None:
-    """Read a stream that may break off."""
-    try:
-        async for _ in rpc:
-            pass
-    except grpc.aio.AioRpcError as error:
-        if not passes(error):
-            raise
-
-
 class Scene:
     """One race on a run of its own. Its owner is the last of the fleet; people are at the two others."""
 
@@ -190,7 +180,7 @@ class Scene:
             after.FromTimedelta(timedelta(seconds=EXPIRES_AFTER))
             options["pending_call_expiry"] = options_pb2.PendingCallExpiry(after=after)
         rpc = self.fleet.only(-1).open_stream(plan(calls, name=self.run_id), timeout=120.0, **options)
-        self._tasks.append(asyncio.create_task(_read_away(rpc)))
+        self._tasks.append(asyncio.create_task(read_away(rpc)))
         for number in range(2):
             reader = Reader(self.run_id)
             self.readers.append(reader)

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.support import until
+from tests.cases.support import gap_free, text_of, until
 from tests.chaos.fleet import LEASE, Fleet, Member, fleet
+from tests.chaos.following import read_away
 from tests.chaos.people import Life
 from tests.chaos.plans import PLANS
 from tests.chaos.stories import Story
 from tests.chaos.traps import Action, Trap, When
 from tests.chaos.verdict import check
+from tests.invariants.world import plan
 
 SLEEP = LEASE + 1.0
 """Longer than the lease, and than it takes others to look for runs that nobody executes."""
@@ -122,3 +124,27 @@ async def test_a_process_that_slept_too_long_gives_its_runs_up(
     async with asyncio.TaskGroup() as group:
         for number, case in enumerate(CASES):
             group.create_task(one(number, case))
+
+
+async def test_a_process_that_sleeps_while_it_hands_over(tmp_path: Path) -> None:
+    """What it gives up after it woke is not its any more: the next owner keeps the run."""
+    async with fleet(tmp_path, f"sqlite:///{tmp_path}/db", 2) as it:
+        sleeper = it.members[0]
+        process = sleeper.process
+        assert process is not None
+        trap = Trap("release", "before", "run")
+        it.trapper.set(trap, Action("stop"))
+        message = plan([{"text": "Slowly. "}, {"delay": 3000}, {"text": "Done."}], name="run")
+        starting = asyncio.create_task(read_away(it.only(0).open_stream(message, run_id="run")))
+        await until(lambda: it.traces("run") != [])
+        sleeper.send(signal.SIGTERM)
+        assert await it.trapper.caught(trap, 10.0), "it hands nothing over"
+        await sleeper.paused()
+        await until(lambda: len(it.traces("run")) == 2, 20.0)  # the other one asks the model again
+        sleeper.send(signal.SIGCONT)
+        assert await process.ended() == 0, sleeper.output
+        chunks = await it.only(1).watch("run", until_finished=True)
+        assert [trace["step"] for trace in it.traces("run")] == [1, 1]
+        assert gap_free(chunks)
+        assert text_of(chunks).startswith("Slowly. Done.")
+        await starting
