@@ -1,6 +1,6 @@
 """What the crash test kills: writes to a store without end and says on stdout what was acknowledged.
 
-Each line is one JSON list. Usage: python -m tests.store.kill_child DATABASE NUMBER
+Each line is one JSON list. Usage: python -m tests.store.kill_child URL NUMBER
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from entracte_server.domain.runs import Outcome
 from entracte_server.store.base import CreateRun, Store
-from entracte_server.store.sqlite import SQLiteStore
+from entracte_server.store.opening import open_store
 from entracte_server.testing.store_conformance.builders import (
     SPEC,
     a_call,
@@ -62,7 +62,7 @@ async def worker(store: Store, prefix: str) -> None:
 
 
 async def main() -> None:
-    store = await SQLiteStore.open(sys.argv[1])
+    store = await open_store(sys.argv[1])
     say("open")
     await asyncio.gather(*(worker(store, f"{sys.argv[2]}-{number}") for number in range(8)))
 

@@ -13,7 +13,7 @@ import pytest
 
 from entracte_server.domain.runs import RunRow, Snapshot
 from entracte_server.store.base import Made, NotFound, RunFilter, Store
-from entracte_server.store.sqlite import SQLiteStore
+from entracte_server.store.opening import open_store
 from entracte_server.testing.store_conformance.builders import SPEC, TENANT, a_request, chunks, log_of
 
 ROOT = Path(__file__).parents[2]
@@ -22,13 +22,13 @@ ROUNDS = 4
 Acknowledged = list[list[Any]]
 
 
-async def live_and_die(database: Path, number: int, seconds: float) -> Acknowledged:
+async def live_and_die(url: str, number: int, seconds: float) -> Acknowledged:
     """Run the child and kill it after `seconds` of work; what it said."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.store.kill_child",
-        str(database),
+        url,
         str(number),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
@@ -102,14 +102,26 @@ async def count_runs(store: Store) -> int:
 
 
 @pytest.mark.timeout(120)
-async def test_kill_at_any_moment(tmp_path: Path) -> None:
+async def test_kill_at_any_moment_on_sqlite(tmp_path: Path) -> None:
     database = tmp_path / "store.db"
+    await kill_again_and_again(f"sqlite:///{database}")
+    with sqlite3.connect(database) as raw:
+        assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    raw.close()
+
+
+@pytest.mark.timeout(120)
+async def test_kill_at_any_moment_on_postgres(postgres_url: str) -> None:
+    await kill_again_and_again(postgres_url)
+
+
+async def kill_again_and_again(url: str) -> None:
     seconds = random.Random()
     said: Acknowledged = []
     for number in range(ROUNDS):
-        said += (await live_and_die(database, number, seconds.uniform(0.0, 0.6)))[1:]
-        # The lock died with its holder, and the log is taken up.
-        store = await SQLiteStore.open(database)
+        said += (await live_and_die(url, number, seconds.uniform(0.0, 0.6)))[1:]
+        # Its locks died with it, and its log is taken up.
+        store = await open_store(url)
         await check_acknowledged(store, said[-100:])
         # Whatever may have been under way when the child died is among the newest.
         runs, _ = await store.list_runs(TENANT, RunFilter(), cursor="", limit=50)
@@ -118,6 +130,3 @@ async def test_kill_at_any_moment(tmp_path: Path) -> None:
         assert sum(what == "created" for what, *_ in said) <= await count_runs(store)
         await store.close()
     assert said
-    with sqlite3.connect(database) as raw:
-        assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    raw.close()
