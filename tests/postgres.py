@@ -181,6 +181,14 @@ class Postgres:
         """Drop a database, whoever is connected to it."""
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
+    def dump(self, database: str) -> str:
+        """What a store has put into a database, as SQL."""
+        url = self.url(database)
+        command = [str(self._programs / "pg_dump"), "--schema=entracte", "--inserts", "--no-owner", url]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        # Lines for psql alone, with a new secret each time.
+        return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("\\"))
+
     def terminate(self, database: str, where: str = "true") -> int:
         """Kill the connections to a database for which the condition `where` on `pg_stat_activity` is
         true; how many there were."""

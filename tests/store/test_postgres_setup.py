@@ -3,6 +3,7 @@ transaction.
 """
 
 import asyncio
+import gzip
 import os
 import sys
 from pathlib import Path
@@ -25,8 +26,10 @@ from entracte_server.testing.store_conformance.builders import (
     waiting,
 )
 from tests.postgres import Postgres
+from tests.store.golden.content import check, fill
 
 ROOT = Path(__file__).parents[2]
+GOLDEN = sorted(Path(__file__).parent.glob("golden/postgres-v*.sql.gz"))
 
 
 class TestUrls:
@@ -141,6 +144,32 @@ class TestVersions:
         with pytest.raises(WrongDatabase, match="SQL_ASCII, UTF8 is needed"):
             await PostgresStore.open(postgres.url("narrow"))
         postgres.drop_database("narrow")
+
+
+class TestGolden:
+    """Databases that older versions wrote."""
+
+    @pytest.mark.parametrize("packed", GOLDEN, ids=lambda path: path.name)
+    async def test_an_older_database(self, postgres: Postgres, packed: Path) -> None:
+        database = postgres.create_database()
+        postgres.execute(gzip.decompress(await asyncio.to_thread(packed.read_bytes)).decode(), database)
+        store = await PostgresStore.open(postgres.url(database))
+        await check(store)
+        await store.close()
+        ((version,),) = postgres.execute("SELECT max(version) FROM entracte.schema_version", database)
+        assert version == migrate.migrations()[-1][0]
+        postgres.drop_database(database)
+
+    async def test_this_version(self, postgres_url: str) -> None:
+        store = await PostgresStore.open(postgres_url)
+        await fill(store)
+        await check(store)
+        await store.close()
+
+    def test_there_is_one_of_every_version(self) -> None:
+        assert [path.name for path in GOLDEN] == [
+            f"postgres-v{version}.sql.gz" for version, _, _ in migrate.migrations()
+        ]
 
 
 _WITNESS = """
