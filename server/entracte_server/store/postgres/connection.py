@@ -281,8 +281,9 @@ def _rows(result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
 
 
 def _error(result: pq.abc.PGresult) -> DatabaseError:
-    state = result.error_field(pq.DiagnosticField.SQLSTATE)
-    return DatabaseError("" if state is None else state.decode(), _message(result))
+    state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
+    constraint = result.error_field(pq.DiagnosticField.CONSTRAINT_NAME) or b""
+    return DatabaseError(state.decode(), _message(result), constraint.decode("utf-8", "replace"))
 
 
 def _message(result: pq.abc.PGresult) -> str:

@@ -11,9 +11,10 @@ from entracte_server.store.base import StoreUnavailable
 class DatabaseError(Exception):
     """The server refused a statement."""
 
-    def __init__(self, sqlstate: str, message: str) -> None:
+    def __init__(self, sqlstate: str, message: str, constraint: str = "") -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
+        self.constraint = constraint
 
     def __str__(self) -> str:
         return f"{self.args[0]} ({self.sqlstate})"
@@ -49,6 +50,8 @@ _AGAIN = frozenset(
         "55P03",  # a lock was not to be had in time
     }
 )
+_UNIQUE = "23505"
+_REQUESTS = "requests_pkey"
 _POOLED = frozenset({"26000", "42P05"})
 
 
@@ -66,12 +69,19 @@ def leaves_doubt(error: Exception) -> bool:
 
 def is_passing(error: Exception) -> bool:
     """Whether another attempt may succeed, without anything being different on our side."""
-    return breaks_connection(error) or (isinstance(error, DatabaseError) and error.sqlstate in _AGAIN)
+    if isinstance(error, DatabaseError) and (error.sqlstate in _AGAIN or _is_same_request(error)):
+        return True
+    return breaks_connection(error)
+
+
+def _is_same_request(error: DatabaseError) -> bool:
+    """Another request with the same id was committed at the same time: the next attempt finds it."""
+    return error.sqlstate == _UNIQUE and error.constraint == _REQUESTS
 
 
 def is_callers_fault(error: DatabaseError) -> bool:
     """Whether the values are to blame: out of range, or a unique id used twice."""
-    return error.sqlstate.startswith(("22", "23"))
+    return error.sqlstate.startswith(("22", "23")) and not _is_same_request(error)
 
 
 def unavailable(error: Exception) -> StoreUnavailable:

@@ -166,6 +166,20 @@ class RequestSuite(StoreSuite):
         with pytest.raises(RequestReused):
             await store.claim(replace(claim, request=another_body(request)))
 
+    async def test_many_claims_and_cancellations_with_one_request(self, store: Store) -> None:
+        run, _, pending = await waiting(store)
+        claim = Claim(TENANT, pending.pending_call_id, "carol", NOW + 5, NOW, a_request())
+        claims = await asyncio.gather(*(store.claim(claim) for _ in range(20)))
+        assert [made for _, made in claims].count(None) == 1
+        assert {row.claimed_by for row, _ in claims} == {"carol"}
+        release = replace(claim, until=0, request=a_request())
+        releases = await asyncio.gather(*(store.claim(release) for _ in range(20)))
+        assert [made for _, made in releases].count(None) == 1
+        cancel = a_cancel(run, request=a_request())
+        cancelled = await asyncio.gather(*(store.cancel(cancel) for _ in range(20)))
+        assert [outcome.made for outcome in cancelled].count(None) == 1
+        assert [outcome.took for outcome in cancelled].count(True) == 1
+
     async def test_deleting(self, store: Store) -> None:
         creation = a_request()
         run = a_run(thread_id="t")
