@@ -50,9 +50,12 @@ def free_port() -> int:
 class Postgres:
     """The server. Use as a context manager."""
 
-    def __init__(self, parent: Path | None = None, **settings: str) -> None:
-        """`parent` is where its folder is made; `settings` are those of `postgresql.conf`. Raises
-        `NoPostgres`."""
+    def __init__(
+        self, parent: Path | None = None, *, standby_of: "Postgres | None" = None, **settings: str
+    ) -> None:
+        """`parent` is where its folder is made; `settings` are those of `postgresql.conf`. A standby copies
+        another server, which runs, and follows it until `promote`. Raises `NoPostgres`."""
+        self._primary = standby_of
         self._programs = binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="entracte-postgres-", dir=parent))
         self.port = free_port()
@@ -71,7 +74,11 @@ class Postgres:
 
     def __enter__(self) -> "Postgres":
         try:
-            self._run("initdb", "--auth=trust", f"--username={USER}", "--encoding=UTF8", "--locale=C")
+            if self._primary is None:
+                self._run("initdb", "--auth=trust", f"--username={USER}", "--encoding=UTF8", "--locale=C")
+            else:
+                source = f"--dbname={self._primary.url('postgres')}"
+                self._run("pg_basebackup", source, "--write-recovery-conf", "--checkpoint=fast")
             self.start()
         except BaseException:
             self._remove()
@@ -142,6 +149,10 @@ class Postgres:
         """Stop and start it."""
         self.stop(how)
         self.start()
+
+    def promote(self) -> None:
+        """Make a standby the primary."""
+        self.execute("SELECT pg_promote()")
 
     def log_tail(self) -> str:
         """The last of what the server said."""

@@ -31,8 +31,9 @@ from entracte_server.store.postgres.transactions import commit_together, execute
 
 T = TypeVar("T")
 
-MAX_GROUP = 512
-"""Operations in one transaction at most, so that no caller waits for an endless one."""
+MAX_GROUP = 128
+"""Operations in one transaction at most: what belongs to it is put together in one go, on the event loop,
+and no caller waits for an endless one."""
 
 MAX_WAITING = 20_000
 """Requests that may wait for one writer. They do so as well when those who made them are gone, so that
