@@ -19,7 +19,7 @@ import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
 from entracte.v1 import chunk_pb2, options_pb2, run_pb2
-from tests.cases.support import read_refusal
+from tests.cases.support import kind_of, read_refusal
 from tests.chaos.fleet import Fleet
 from tests.chaos.following import Reader, passes, read_away
 from tests.chaos.traps import Action, Trap, When
@@ -220,9 +220,12 @@ class Scene:
     async def finish(self) -> None:
         """Let go what was held, and bring the run to its end."""
         self.fleet.trapper.clear(self._trap)
-        self.fleet.trapper.clear(self._body)
         if self.race.held in REQUESTS:
             await self._until(lambda: self.race.held in self.outcomes)
+        if self.race.state == "busy" and {self.race.held, self.race.passing} <= REQUESTS | {"expire"}:
+            # Its owner takes it up at once, while its tool goes on.
+            await self._until(self._taken_up)
+        self.fleet.trapper.clear(self._body)
         await self._until(self._answer_what_waits)
         async with asyncio.timeout(SECONDS):
             await asyncio.gather(*self._tasks)
@@ -290,6 +293,18 @@ class Scene:
     async def _taken_over(self) -> bool:
         entered = any(trace["pid"] != self._owner_pid for trace in self.fleet.traces(self.run_id))
         return entered or await self._is("SUSPENDED", "SUCCEEDED", "CANCELLED")
+
+    async def _taken_up(self) -> bool:
+        """Whether the run's stream shows what was decided, or that it was cancelled."""
+        if self.cancels_due:
+            return await self._is("CANCELLED")
+        shown = {
+            chunk.tool_call_resolved.tool_call_id
+            for chunk in map(chunk_pb2.Chunk.FromString, self.readers[0].chunks)
+            if kind_of(chunk) == "tool_call_resolved"
+        }
+        decided = {"c" if event == "submit" else "a" for event, how in self.outcomes.items() if how == "made"}
+        return decided <= shown
 
     async def _answer_what_waits(self) -> bool:
         """Decide what waits; says whether the run has ended."""

@@ -192,7 +192,7 @@ class Soaking:
         """A worker a minute, and at least one."""
         while True:
             await asyncio.sleep(min(KILL_SECONDS, self.seconds / 3))
-            pid = self.rng.choice(self.server.workers)
+            pid = self.server.workers[-1]  # the oldest one lives, to show how it grows
             self.kills += 1
             if pid in self.workers:
                 self.workers[pid].killed = True
