@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.cases.support import until
 from tests.chaos.databases import Databases, on_postgres, on_sqlite
 from tests.chaos.deserters import start_and_die
 from tests.chaos.people import Life
@@ -37,6 +38,12 @@ BREAK = 0.5
 
 DESERTIONS = 0.03
 """The share of runs whose first client is killed."""
+
+ABANDONED = 0.02
+"""The share of runs that are to be cancelled when nobody follows them, and whose only client is killed."""
+
+ABANDONED_SECONDS = 30.0
+"""How long such a run may go on."""
 
 SAMPLE_SECONDS = 1.0
 KILL_SECONDS = 60.0
@@ -105,6 +112,7 @@ class Soaking:
     recovered: int = 0
     attached: int = 0
     deserted: int = 0
+    abandoned: int = 0
     kills: int = 0
     connections: int = 0
     _number: int = 0
@@ -138,6 +146,9 @@ class Soaking:
         while not self._over:
             await asyncio.sleep(self.rng.uniform(0.0, BREAK))
             self._number += 1
+            if self.rng.random() < ABANDONED:
+                await self._abandon(f"soak-{self._number}")
+                continue
             deserted = self.rng.random() < DESERTIONS
             plan = self.rng.choice([plan for plan in PLANS if not (deserted and plan.name == "cut")])
             life = Life(self.server, plan, f"soak-{self._number}", str(self.rng.random()))
@@ -160,6 +171,19 @@ class Soaking:
         self.ended[life.plan.name] += 1
         self.decisions += len(life.made)
         self.attached += sum(reader.attached for reader in life.readers)
+
+    async def _abandon(self, run_id: str) -> None:
+        """A run whose client dies is cancelled by the server, whichever worker executes it."""
+        (plan,) = (plan for plan in PLANS if plan.name == "cut")
+        start = {"messages": plan.message(run_id), "run_id": run_id, "cancel_on_disconnect": True}
+        await start_and_die(self.server.address, start, self.rng)
+        self.abandoned += 1
+        async with self.server.client() as client:
+
+            async def cancelled() -> bool:
+                return (await client.runs.get(run_id, omit_result=True)).state == "cancelled"
+
+            await until(cancelled, ABANDONED_SECONDS)
 
     async def _nothing_waits(self) -> None:
         """Every run has ended."""
@@ -206,7 +230,8 @@ class Soaking:
         lines = [
             f"{runs} runs ({', '.join(f'{count} {name}' for name, count in sorted(self.ended.items()))})",
             f"{self.decisions} decisions, none lost; {self.recovered} calls recovered by people",
-            f"{self.attached} times attached; {self.deserted} clients and {self.kills} workers killed; "
+            f"{self.attached} times attached; {self.deserted + self.abandoned} clients killed, "
+            f"{self.abandoned} of their runs cancelled for it; {self.kills} workers killed; "
             f"{self.server.leases_lost} leases lost",
             *map(str, self.workers.values()),
             f"{self.connections} connections that clients still held at rest",
