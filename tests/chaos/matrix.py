@@ -7,7 +7,19 @@ from dataclasses import dataclass
 
 from tests.chaos.traps import Action, Deed, Trap, When
 
-COMMITS = ("create", "chunks", "step", "started", "done", "opened", "park", "end", "decide", "cancel")
+COMMITS = (
+    "create",
+    "chunks",
+    "step",
+    "started",
+    "done",
+    "opened",
+    "park",
+    "end",
+    "decide",
+    "cancel",
+    "expire",
+)
 """What commits something of a run."""
 
 RECOVERING = ("take_over", "attempt", "enter")

@@ -125,6 +125,7 @@ class Life:
             "run_id": self.run_id,
             "request_id": f"start-{self.run_id}",
             "client_tools": [OUTSIDE],
+            "pending_call_expiry": self.plan.expires,
         }
 
     async def _start(self) -> None:
@@ -164,7 +165,7 @@ class Life:
                     if not cancelled and (rests or running):
                         cancelled = True
                         group.create_task(self._cancel())
-                elif eager or rests:
+                elif (eager or rests) and not self.plan.expires:
                     rng.shuffle(todo)
                     for call in todo:
                         group.create_task(self._decide(call))

@@ -33,11 +33,13 @@ _QUESTION = {
 
 @dataclass(frozen=True)
 class Plan:
-    """A run. `cancel`: somebody cancels it when it waits, or while its first tool runs."""
+    """A run. `cancel`: somebody cancels it when it waits, or while its first tool runs. `expires`: nobody
+    decides, for so many seconds that what waits is declined."""
 
     name: str
     steps: tuple[Step, ...]
     cancel: Literal["", "waiting", "running"] = ""
+    expires: float | None = None
 
     def message(self, run_id: str) -> str:
         """The message that starts it."""
@@ -108,6 +110,7 @@ PLANS = (
         "cancelled", ([*_text("Stop me. "), _call("gated", "a", 1), _call("asks", "b", 2)],), cancel="waiting"
     ),
     Plan("cut", ([*_text("Stop me. "), _call("again", "a", 1, ms=20_000)],), cancel="running"),
+    Plan("expiring", ([*_text("Anybody? "), _call("gated", "a", 1), _call("gated", "b", 2)],), expires=0.3),
 )
 
 

@@ -107,11 +107,15 @@ class Load:
                 raise
 
     def _choose(self) -> Plan:
-        """Any plan, but more often one that comes to the point that is wanted."""
-        fitting = [plan for plan in PLANS if self.wanted == "cancel" and plan.cancel]
-        if self.wanted == "attempt":  # of an answer that takes a while
-            fitting = [plan for plan in PLANS if plan.name == "text"]
-        return self._rng.choice(fitting if fitting and self._rng.random() < 0.7 else PLANS)
+        """Any plan, but more often one that comes to the point that is wanted. The one that waits to
+        expire comes only then: when who looks after that has died, it takes a while."""
+        usual = [plan for plan in PLANS if not plan.expires]
+        fitting = {
+            "cancel": [plan for plan in PLANS if plan.cancel],
+            "expire": [plan for plan in PLANS if plan.expires],
+            "attempt": [plan for plan in PLANS if plan.name == "text"],  # an answer that is long
+        }.get(self.wanted, usual)
+        return self._rng.choice(fitting if self._rng.random() < 0.7 else usual)
 
     async def gets_further(self) -> None:
         """Until every run of this moment has got further, in a way that no takeover takes back."""
@@ -208,7 +212,7 @@ async def _strike(
 ) -> None:
     """Set the traps of a chain and wait until each has caught somebody."""
     points = {blow.point for blow in chain}
-    load.wanted = next((point for point in ("attempt", "cancel") if point in points), "")
+    load.wanted = next((point for point in ("attempt", "cancel", "expire") if point in points), "")
     for blow in chain:
         if blow.point != "moment":
             group.trapper.set(blow.trap, blow.action)

@@ -25,7 +25,7 @@ from tests.chaos.plans import PLANS
 from tests.chaos.playing import play_quietly
 from tests.chaos.served import Figures, Served, served
 from tests.chaos.stories import Story
-from tests.chaos.verdict import check
+from tests.chaos.verdict import SYSTEM, check
 from tests.postgres import Postgres
 
 SETTINGS = {"lease": 5, "log_level": "info", "keep_alive": 1, "disconnect_grace": 1, "worker_failures": 0}
@@ -192,7 +192,7 @@ class Soaking:
             assert not left, left
             assert [call async for call in client.inbox.list()] == []
             decisions = [decision async for decision in client.inbox.decisions(page_size=1000)]
-            of_people = [decision for decision in decisions if decision.verb != "cancel"]
+            of_people = [decision for decision in decisions if decision.principal != SYSTEM]
             assert len(of_people) == self.decisions, "decisions are lost"
 
     # ---- workers ----

@@ -24,6 +24,8 @@ APPROVE = chunk_pb2.DECISION_VERB_APPROVE
 DECLINE = chunk_pb2.DECISION_VERB_DECLINE
 RESUME = chunk_pb2.DECISION_VERB_RESUME
 
+SYSTEM = "system"
+
 GATED = frozenset({"gated", "gated_again"})
 
 
@@ -115,11 +117,7 @@ def check_made(life: Life, ended: Ended) -> None:
         assert decision.verb == verbs[made.verb]
         assert made.decision is None or made.decision.decision_id == decision.decision_id
     told = {made.call.pending_call_id for made in life.made}
-    of_people = {
-        decision.pending_call_id
-        for decision in ended.decisions
-        if decision.verb != chunk_pb2.DECISION_VERB_CANCEL
-    }
+    of_people = {d.pending_call_id for d in ended.decisions if d.principal != SYSTEM}
     assert told == of_people
 
 
