@@ -65,7 +65,7 @@ def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.run", description="Entracte beside bare proxies.")
     parser.add_argument(
-        "--quick", action="store_true", help="two short rounds and a fifth of the streams and runs"
+        "--quick", action="store_true", help="two short rounds and a quarter of the streams and runs"
     )
     parser.add_argument("--rounds", type=int, default=None, help="rounds (5; 2 with --quick)")
     parser.add_argument("--only", default="", help=f"cases, of {','.join(case.id for case in CASES)}")

@@ -1,6 +1,9 @@
 """Logs are written beside the server, never in its way."""
 
+import json
 import os
+import subprocess
+import sys
 import threading
 
 from entracte_server.app.logs import BACKLOG, LineWriter
@@ -37,3 +40,25 @@ def test_lines_come_in_order() -> None:
     writer.flush(20)
     assert os.read(read, 1 << 16).split() == [str(number).encode() for number in range(100)]
     os.close(read)
+
+
+PROGRAM = """
+import logging
+from entracte_server.app.logs import configure
+log = configure("info", "json", worker=2)
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("some.library").exception("it %s", "failed")
+log.flush(5)
+"""
+
+
+def test_what_libraries_log_has_the_same_form() -> None:
+    """A JSON object a line, with the worker's number and the traceback."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, timeout=60, check=True)
+    (line,) = done.stderr.splitlines()
+    event = json.loads(line)
+    assert (event["event"], event["logger"], event["level"]) == ("it failed", "some.library", "error")
+    assert event["worker"] == 2
+    assert "ZeroDivisionError" in event["exception"]

@@ -95,6 +95,19 @@ def _add_call(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
     return event
 
 
+class Forward(logging.Handler):
+    """Brings what libraries and our lower layers log in the standard way to the same lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        try:
+            structlog.get_logger().log(
+                record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info
+            )
+        except Exception:
+            self.handleError(record)
+
+
 def configure(level: str, form: str, *, worker: int | None = None) -> LineWriter:
     """Set logging up for the process; `flush` the writer before the process ends. `worker` is the
     number that each line of a worker process bears."""
@@ -126,5 +139,5 @@ def configure(level: str, form: str, *, worker: int | None = None) -> LineWriter
         logger_factory=lambda *_: writer,
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, handlers=[Forward()])
     return writer
