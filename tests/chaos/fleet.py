@@ -22,10 +22,13 @@ from tests.cases.support import Caller
 from tests.chaos import traps, world
 from tests.chaos.traps import Trapper
 
-LEASE = 1.2
+LEASE = 1.5
 """Seconds that a silent process keeps its runs."""
 
 START_SECONDS = 30.0
+
+CLIENT_SECONDS = 90.0
+"""How long a client goes on asking."""
 
 PORTS = range(20_000, 32_000)
 """Below those that the system hands out, so that a port is free when its server comes back."""
@@ -201,7 +204,8 @@ class Fleet:
 
     def client(self, first: int = 0) -> Client:
         """An SDK client, connected to the member at `first` or, while it is away, to another."""
-        return Client(self.target(first), channel_options={"grpc.use_local_subchannel_pool": 1})
+        options = {"grpc.use_local_subchannel_pool": 1}
+        return Client(self.target(first), channel_options=options, timeout=CLIENT_SECONDS)
 
     def only(self, number: int) -> Caller:
         """A caller without retries, of this member and no other; one for all who ask."""

@@ -52,12 +52,12 @@ class Act:
 
 @dataclass(frozen=True)
 class Made:
-    """A decision that somebody was told is made. `decision` as it was told, where it was."""
+    """A decision that somebody was told is made, and as it was told."""
 
     call: Announcement
     verb: str
     request_id: str
-    decision: Decision | None
+    decision: Decision
 
 
 class Life:

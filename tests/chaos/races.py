@@ -114,7 +114,7 @@ BY_OTHERS: tuple[Event, ...] = ("approve", "submit", "cancel", "expire")
 
 def with_take_over() -> list[Race]:
     """The owner is killed, and others take its runs over."""
-    races = [*_both("ending", "take over", "cancel")]
+    races = [*_both("ending", "take over", "cancel"), Race("busy", "take over", "before", "take over")]
     for event in BY_OTHERS:
         races += _both("busy", "take over", event)
     return races

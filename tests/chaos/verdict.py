@@ -115,7 +115,7 @@ def check_made(life: Life, ended: Ended) -> None:
         decision = on_record[made.call.pending_call_id]
         assert decision.request_id == made.request_id
         assert decision.verb == verbs[made.verb]
-        assert made.decision is None or made.decision.decision_id == decision.decision_id
+        assert made.decision.decision_id == decision.decision_id
     told = {made.call.pending_call_id for made in life.made}
     of_people = {d.pending_call_id for d in ended.decisions if d.principal != SYSTEM}
     assert told == of_people
