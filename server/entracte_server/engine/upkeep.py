@@ -16,6 +16,7 @@ from entracte_server.domain import json_text
 from entracte_server.domain.errors import Refusal
 from entracte_server.domain.runs import PendingRow
 from entracte_server.engine.expired import decide_expired
+from entracte_server.engine.lease import RENEWALS
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.store.base import NotFound, Refused, Retention, StoreError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 DUTY_SECONDS = 15.0
-"""How long a process that fell silent keeps a duty."""
+"""How long a process that fell silent keeps a duty, where it does not lose its runs before."""
 
 ASK_SECONDS = 5.0
 """How often a duty is extended, or asked for."""
@@ -68,9 +69,10 @@ class Duty:
         now = asyncio.get_running_loop().time()
         if process_id != self._asked_as or now >= self._ask_again:
             self._mine = False
+            lease = self._engine.settings.lease
             if process_id:
-                self._mine = await self._engine.store.lead(self._name, process_id, DUTY_SECONDS)
-            self._asked_as, self._ask_again = process_id, now + ASK_SECONDS
+                self._mine = await self._engine.store.lead(self._name, process_id, min(DUTY_SECONDS, lease))
+            self._asked_as, self._ask_again = process_id, now + min(ASK_SECONDS, lease / RENEWALS)
         return self._mine
 
 
