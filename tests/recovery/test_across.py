@@ -9,14 +9,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from entracte.v1 import inbox_service_pb2 as inbox_pb
+from entracte.v1 import run_service_pb2 as runs_pb
 from entracte_server import Agent, App, ToolContext, tool
 from entracte_server.engine import keeper
 from entracte_server.store.interests import Interests
 from entracte_server.testing import TestServer, scripted, serve
-from tests.cases.support import Caller, chunks_of, finish_of, kind_of, reason_name
+from tests.cases.support import Caller, chunks_of, finish_of, kind_of, read_refusal, reason_name
 from tests.rpc.support import until
 
 
@@ -151,6 +153,20 @@ async def until_listening(*servers: TestServer) -> None:
     """Until readers in these servers wait for what other processes do, and those have heard so."""
     await until(lambda: all(server.engine.hub.remote for server in servers), "both listen")
     await asyncio.sleep(0.05)
+
+
+async def test_a_reader_in_the_other_process_hears_of_a_deletion(tmp_path: Path) -> None:
+    """It ends as if the run had never been."""
+    work = Work()
+    async with two(tmp_path, work.app) as (_, first, other, second):
+        first.agent = "parks"
+        run_id = (await first.generate()).run.run_id
+        watching = asyncio.create_task(second.watch(run_id, until_finished=True))
+        await until_listening(other)
+        await first.runs.DeleteRun(runs_pb.DeleteRunRequest(run_id=run_id, force=True), timeout=20)
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await asyncio.wait_for(watching, 15)
+        assert read_refusal(raised.value).reason == "RUN_NOT_FOUND"
 
 
 async def test_the_inbox_of_the_other_process_changes(tmp_path: Path, way: str) -> None:

@@ -135,16 +135,18 @@ async def test_a_silent_process_loses_its_runs_and_writes_nothing_more(place: Pl
     """SIGSTOP for longer than the lease: another process goes on. When the first wakes up it says that it
     lost its lease, writes and enters nothing, and serves on as another process."""
     steps = plan([{"text": "a"}, {"delay": 3_000}, {"text": "b"}, call("slow_safe", "c", v=1, ms=10)])
-    async with (
-        place.server(ENTRACTE_LEASE="2") as (first, one),
-        place.server(ENTRACTE_LEASE="2") as (_, other),
-    ):
-        before = await until_text(one.open_stream(steps), "a")
+    quiet = {"ENTRACTE_LEASE": "2", "ENTRACTE_KEEP_ALIVE": "600"}
+    async with place.server(**quiet) as (first, one), place.server(**quiet) as (_, other):
+        stream = one.open_stream(steps)
+        before = await until_text(stream, "a")
         run_id = before[0].run_id
         first.send(signal.SIGSTOP)
         chunks = await other.watch(run_id)
         first.send(signal.SIGCONT)
         await first.says("lease_lost")
+        # The stream of the process that slept goes on, without a word from it, to the end.
+        rest = [chunk async for chunk in chunks_of(stream)]
+        assert rest == chunks[-len(rest) :]
         assert gap_free(chunks)
         assert chunks[: len(before)] == before
         assert reason_name(finish_of(chunks).reason) == "stop"

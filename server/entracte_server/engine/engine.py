@@ -178,7 +178,11 @@ class Engine:
         """Other processes may own what this one executes: it stops without another write."""
         for task, key in list(self._run_tasks.items()):
             execution = self._active.get(key)
-            if execution is not None and execution.log.owner == process_id:
+            if execution is None or execution.log.owner != process_id:
+                continue
+            if execution.entering:  # it says so, so that nobody need ask whether they were entered
+                execution.hand_over()
+            else:
                 execution.log.abandon()
                 task.cancel()
         self._stranded.clear()
@@ -383,6 +387,8 @@ class Engine:
             if self._active.get(key) is execution:
                 del self._active[key]
                 self._followed.pop(key, None)
+            if not execution.rested:  # its readers go on with what others make of it
+                self.hub.look_again(key)
 
     async def _resume(
         self,
@@ -418,6 +424,9 @@ class Engine:
     async def delete(self, tenant: str, run_id: str, *, force: bool, request: RequestKey | None) -> bool:
         """Delete all of a run; says whether an earlier request had done so. Raises what the store
         raises."""
+        return await self._protected(self._delete(tenant, run_id, force, request))
+
+    async def _delete(self, tenant: str, run_id: str, force: bool, request: RequestKey | None) -> bool:
         made = await self.store.delete_run(tenant, run_id, force=force, request=request)
         self.hub.publish((tenant, run_id), None, None)
         self.hub.look_again((tenant, run_id))

@@ -16,7 +16,7 @@ import structlog
 
 from entracte_server.domain.errors import Reason
 from entracte_server.engine.hub import RunKey
-from entracte_server.store.base import StoreError
+from entracte_server.store.base import NotFound, StoreError
 from entracte_server.store.signals import FREE_RUNS, followed_topic, read_topic
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ PATIENCE = 3
 """Rounds in which nobody may take a run over before its readers are told that nobody here can."""
 
 
+MAX_FAILED_ROUNDS = 5
+"""Rounds that may fail in a row before readers are sent to the store, which tells them why."""
+
+
 class Keeper:
     """Owns the rounds of an engine. `tasks` are done about once a second as well, each by itself."""
 
@@ -48,6 +52,7 @@ class Keeper:
         self._upkeep = upkeep
         self._tasks: list[asyncio.Task[None]] = []
         self._rounds = 0
+        self._failed_rounds = 0
         self._free_runs = asyncio.Event()
         self._alone: dict[RunKey, int] = {}
         self._unattended: dict[RunKey, Reason] = {}
@@ -117,7 +122,19 @@ class Keeper:
     # ---- what a round does ----
 
     async def round(self) -> None:
-        """One round. Raises `StoreError`."""
+        """One round. Raises `StoreError`. When rounds keep failing, those who follow what happens elsewhere
+        find out for themselves that it cannot be seen any more."""
+        try:
+            await self._round()
+            self._failed_rounds = 0
+        except StoreError:
+            self._failed_rounds += 1
+            if self._failed_rounds > MAX_FAILED_ROUNDS:
+                for key in self._engine.hub.remote:
+                    self._engine.hub.look_again(key)
+            raise
+
+    async def _round(self) -> None:
         engine = self._engine
         if not engine.lease.check():
             return
@@ -133,8 +150,11 @@ class Keeper:
         keys = engine.hub.remote
         alone: dict[RunKey, int] = {}
         for start in range(0, len(keys), PAGE):
-            seen = await engine.store.peek(keys[start : start + PAGE])
+            page = keys[start : start + PAGE]
+            seen = await engine.store.peek(page)
             engine.hub.saw(seen)
+            for gone in set(page) - {(sighting.tenant, sighting.run_id) for sighting in seen}:
+                engine.hub.look_again(gone)
             for sighting in seen:
                 key = (sighting.tenant, sighting.run_id)
                 if sighting.alive:
@@ -146,8 +166,10 @@ class Keeper:
         self._unattended = {key: why for key, why in self._unattended.items() if key in alone}
         for key, rounds in alone.items():
             if rounds > PATIENCE and key not in self._unattended:
-                run = await engine.store.get_run(*key)
-                if run.agent_id not in engine.app.agents:
+                with contextlib.suppress(NotFound):
+                    run = await engine.store.get_run(*key)
+                    if run.agent_id in engine.app.agents:
+                        continue
                     self._unattended[key] = "AGENT_UNAVAILABLE"
                     engine.hub.wake(key)
 

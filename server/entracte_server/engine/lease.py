@@ -56,8 +56,9 @@ class Lease:
 
     @property
     def owner(self) -> str:
-        """The process id to own runs under. Raises `Refusal` STORE_UNAVAILABLE when there is no lease."""
-        if not self.held():
+        """The process id to own runs under. Raises `Refusal` STORE_UNAVAILABLE when there is no lease, or
+        not enough of it to begin something."""
+        if not self.held(margin=True):
             raise Refusal(
                 "STORE_UNAVAILABLE",
                 "This server has lost touch with its database; try again.",
@@ -65,10 +66,10 @@ class Lease:
             )
         return self.process_id
 
-    def held(self, process_id: str = "", *, margin: bool = False) -> bool:
+    def held(self, process_id: str | None = None, *, margin: bool = False) -> bool:
         """Whether the lease lasts (still that of `process_id`, where it is given); with `margin`, long
         enough to begin something that cannot be taken back."""
-        if process_id and process_id != self.process_id:
+        if not self.process_id or process_id not in (None, self.process_id):
             return False
         return _now() + (self._seconds * MARGIN if margin else 0.0) < self._ends
 
@@ -85,14 +86,15 @@ class Lease:
         """Make the lease last, or begin another when it was lost. Never raises `StoreError`: what
         cannot be renewed ends by itself."""
         if self.check():
-            begun = _now()
+            process_id, begun = self.process_id, _now()
             try:
-                if await self._store.renew(self.process_id, self._seconds):
-                    self._ends = max(self._ends, begun + self._seconds)
-                else:
-                    self._ends = 0.0
+                renewed = await self._store.renew(process_id, self._seconds)
             except StoreError as error:
-                _log.warning("lease_not_renewed", process_id=self.process_id, error=str(error))
+                _log.warning("lease_not_renewed", process_id=process_id, error=str(error))
+            else:
+                # It may have been lost meanwhile, and who was told so cannot be told otherwise.
+                if process_id == self.process_id:
+                    self._ends = max(self._ends, begun + self._seconds) if renewed else 0.0
         if not self.check():
             try:
                 await self.take()

@@ -82,6 +82,7 @@ class RunExecution:
         self.log = log
         self.runner = runner
         self.entering = set(entering)
+        """Calls that are marked as started and whose bodies were not entered."""
         self.steps = list(snapshot.steps)
         self.calls = {call.call_id: call for call in snapshot.calls}
         self.inbox: deque[CallRow] = deque()
@@ -90,6 +91,8 @@ class RunExecution:
         self.attempt = snapshot.run.attempt
         self.cancel_reason = snapshot.run.cancel_reason
         self.leaving = False
+        self.rested = False
+        """Whether it parked or ended here."""
         options = snapshot.spec.options
         self.tools: dict[str, Tool | ClientTool] = tools_of(agent, options)
         self.tool_choice = merge_options(agent, options).tool_choice
@@ -232,6 +235,7 @@ class RunExecution:
             ending = await self._until_rest()
             if ending is not None:
                 await self._end(ending)
+            self.rested = True
             _log.info(
                 "run_parked" if ending is None else "run_ended",
                 run_id=self.log.key[1],
@@ -243,6 +247,8 @@ class RunExecution:
             await self._give_up()
         except LeaseLost as error:
             _log.warning("run_given_up", run_id=self.log.key[1], error=str(error))
+            if self.entering and not self.log.failed:
+                await self._give_up()
         except StoreUnavailable as error:
             _log.error("run_abandoned", run_id=self.log.key[1], error=str(error))
 

@@ -219,6 +219,11 @@ class RunLog:
         if not self._lease.held(self.owner, margin=True):
             raise LeaseLost(f"the lease on run {self.key[1]} may be over")
 
+    @property
+    def failed(self) -> bool:
+        """Whether nothing more can be written."""
+        return self._error is not None
+
     def abandon(self) -> None:
         """The run may have another owner: nothing more is written."""
         if self._error is None:
@@ -271,7 +276,8 @@ class RunLog:
         self._send(self._inflight, waiter)
 
     def _send(self, write: RunWrite, waiter: "asyncio.Future[Written] | None") -> None:
-        if not self._lease.held(self.owner):
+        # Giving up is left to the fence: it takes nothing from whoever owns the run by now.
+        if write.release is None and not self._lease.held(self.owner):
             self._fail(LeaseLost(f"the lease on run {self.key[1]} is over"), waiter)
             return
         future = self._store.submit(write)

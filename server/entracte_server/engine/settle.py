@@ -287,6 +287,7 @@ class Settlement:
             if call.state != "started":
                 call = msgspec.structs.replace(call, state="started", key=call.key or new_id())
                 run.update(call)
+                run.entering.add(call.call_id)
                 durable = False
             starting.append((call, tool, arguments))
         if not starting:

@@ -1,0 +1,98 @@
+"""The lease of a process, when its database is slow."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from entracte_server import Agent, App, ToolContext, tool
+from entracte_server.domain.errors import Refusal
+from entracte_server.engine.lease import Lease
+from entracte_server.engine.runlog import RunLog
+from entracte_server.store.base import LeaseLost
+from entracte_server.testing import scripted
+from tests.cases.support import serving
+
+
+class SlowStore:
+    """A store whose renewals take as long as the test says."""
+
+    def __init__(self) -> None:
+        self.entered: list[str] = []
+        self.renewing = asyncio.Event()
+        self.answer = asyncio.Event()
+        self.renewed = True
+
+    async def enter(self, process_id: str, seconds: float) -> None:
+        self.entered.append(process_id)
+
+    async def renew(self, process_id: str, seconds: float) -> bool:
+        self.renewing.set()
+        await self.answer.wait()
+        return self.renewed
+
+
+async def test_a_renewal_that_comes_too_late_gives_nothing_back() -> None:
+    """Who was told that the lease is lost cannot be told otherwise: the process goes on under another id,
+    and in between it owns nothing."""
+    store: Any = SlowStore()
+    lost: list[str] = []
+    lease = Lease(store, 0.2, lost.append)
+    await lease.take()
+    first = lease.process_id
+    renewing = asyncio.create_task(lease.renew())
+    await store.renewing.wait()
+    await asyncio.sleep(0.25)
+    assert not lease.check()
+    assert lost == [first]
+    assert not lease.held("")
+    with pytest.raises(Refusal):
+        _ = lease.owner
+    store.answer.set()
+    await renewing
+    assert lease.held()
+    assert lease.owner == store.entered[-1] != first
+    assert not lease.held(first)
+    assert lost == [first]
+
+
+async def test_a_refused_renewal_is_a_loss() -> None:
+    """Also where the own clock would still allow to go on."""
+    store: Any = SlowStore()
+    store.renewed = False
+    store.answer.set()
+    lost: list[str] = []
+    lease = Lease(store, 60, lost.append)
+    await lease.take()
+    await lease.renew()
+    assert lost == store.entered[:1]
+    assert lease.owner == store.entered[1]
+
+
+async def test_a_call_that_was_not_entered_is_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease runs out between an approval and the tool's first line: the run changes hands, and the tool
+    is entered once, without a question to anybody."""
+    entered: list[str] = []
+
+    @tool(requires_approval=True)
+    async def gated(ctx: ToolContext) -> str:
+        """Needs approval."""
+        entered.append(ctx.tool_call_id)
+        return "done"
+
+    checks = []
+    check = RunLog.check
+
+    def ends_once(log: RunLog) -> None:
+        checks.append(log)
+        if len(checks) == 1:
+            raise LeaseLost("the lease may be over")
+        check(log)
+
+    monkeypatch.setattr(RunLog, "check", ends_once)
+    model = scripted([[{"tool": "gated", "id": "c"}], [{"text": "end"}]], position="transcript")
+    async with serving(App(agents=[Agent(id="agent", model=model, tools=[gated])])) as caller:
+        (waiting,) = (await caller.generate()).result.pending_calls
+        assert (await caller.approve(waiting)).result.text == "end"
+        assert len(await caller.decisions()) == 1
+    assert entered == ["c"]
