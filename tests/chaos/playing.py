@@ -107,15 +107,13 @@ class Load:
                 raise
 
     def _choose(self) -> Plan:
-        """Any plan, but more often one that comes to the point that is wanted. The one that waits to
-        expire comes only then: when who looks after that has died, it takes a while."""
-        usual = [plan for plan in PLANS if not plan.expires]
+        """Any plan, but more often one that comes to the point that is wanted."""
         fitting = {
             "cancel": [plan for plan in PLANS if plan.cancel],
             "expire": [plan for plan in PLANS if plan.expires],
             "attempt": [plan for plan in PLANS if plan.name == "text"],  # an answer that is long
-        }.get(self.wanted, usual)
-        return self._rng.choice(fitting if self._rng.random() < 0.7 else usual)
+        }.get(self.wanted)
+        return self._rng.choice(fitting if fitting and self._rng.random() < 0.7 else PLANS)
 
     async def gets_further(self) -> None:
         """Until every run of this moment has got further, in a way that no takeover takes back."""
