@@ -80,12 +80,12 @@ async def test_a_call_that_was_not_entered_is_not_asked_about(monkeypatch: pytes
         entered.append(ctx.tool_call_id)
         return "done"
 
-    checks = []
     check = RunLog.check
+    armed = []
 
     def ends_once(log: RunLog) -> None:
-        checks.append(log)
-        if len(checks) == 1:
+        if armed:
+            armed.clear()
             raise LeaseLost("the lease may be over")
         check(log)
 
@@ -93,6 +93,8 @@ async def test_a_call_that_was_not_entered_is_not_asked_about(monkeypatch: pytes
     model = scripted([[{"tool": "gated", "id": "c"}], [{"text": "end"}]], position="transcript")
     async with serving(App(agents=[Agent(id="agent", model=model, tools=[gated])])) as caller:
         (waiting,) = (await caller.generate()).result.pending_calls
+        armed.append(True)
         assert (await caller.approve(waiting)).result.text == "end"
         assert len(await caller.decisions()) == 1
     assert entered == ["c"]
+    assert not armed

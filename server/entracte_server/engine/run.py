@@ -247,7 +247,7 @@ class RunExecution:
             await self._give_up()
         except LeaseLost as error:
             _log.warning("run_given_up", run_id=self.log.key[1], error=str(error))
-            if self.entering and not self.log.failed:
+            if not self.log.failed:
                 await self._give_up()
         except StoreUnavailable as error:
             _log.error("run_abandoned", run_id=self.log.key[1], error=str(error))
