@@ -178,13 +178,18 @@ async def read_lists(store: Store) -> None:
     assert (await store.list_runs("nobody", RunFilter(), cursor="", limit=5)) == ([], "")
 
 
-async def rows_read(postgres: Postgres, database: str) -> list[tuple[str, int, int]]:
-    """For each table, how many rows sequential scans and index scans read. Servers of connections say so
-    when they end, which is soon after their connections were closed."""
+async def all_gone(postgres: Postgres, database: str) -> None:
+    """The servers of all connections have ended, and with that said what they did. They do so soon after
+    the connections were closed."""
     connected = f"SELECT 1 FROM pg_stat_activity WHERE datname = '{database}'"
     async with asyncio.timeout(20):
         while postgres.execute(connected):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+async def rows_read(postgres: Postgres, database: str) -> list[tuple[str, int, int]]:
+    """For each table, how many rows sequential scans and index scans read."""
+    await all_gone(postgres, database)
     return postgres.execute(
         "SELECT relname::text, seq_tup_read, coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables", database
     )
@@ -198,6 +203,7 @@ async def test_nothing_reads_what_it_does_not_need(postgres: Postgres, statistic
     fill(postgres, database)
     if statistics:
         postgres.execute("ANALYZE", database)
+    await all_gone(postgres, database)
     postgres.execute("SELECT pg_stat_reset()", database)
     store = await PostgresStore.open(postgres.url(database))
     await do_everything(store)

@@ -244,7 +244,9 @@ async def test_texts_that_people_read_in_the_database(
     ids = ["plain \u00e4\U0001f648", "a\0b", "a\x010b", "a\x01b", "\x01", "\x010", "\0\x01\0"]
     for run_id in ids:
         await created(store, run_id=run_id)
-    stored = [row[0] for row in postgres.execute("SELECT run_id FROM entracte.runs", postgres_database)]
+    stored = [
+        row[0] for row in postgres.execute("SELECT run_id FROM entracte.runs ORDER BY seq", postgres_database)
+    ]
     assert stored[0] == ids[0]
     assert len(set(stored)) == len(ids)
     for run_id in ids:

@@ -44,9 +44,9 @@ _LOG = "SELECT last, octet_length(data) FROM entracte.chunks WHERE run = $1 ORDE
 _DELETE_LOG = "DELETE FROM entracte.chunks WHERE run = $1 AND last <= $2"
 _TRIMMED = "UPDATE entracte.runs SET has_log = false WHERE tenant = $1 AND seq = $2"
 _DELETE_REQUESTS = (
-    "DELETE FROM entracte.requests WHERE (tenant, principal, method, request_id) IN ("
-    "SELECT tenant, principal, method, request_id FROM entracte.requests "
-    "WHERE decision_id = '' AND create_time < $1 ORDER BY create_time LIMIT $2 FOR UPDATE SKIP LOCKED)"
+    # An array, because that is made once: a join might look again, and find others every time.
+    "DELETE FROM entracte.requests WHERE ctid = ANY(ARRAY(SELECT ctid FROM entracte.requests "
+    "WHERE decision_id = '' AND create_time < $1 ORDER BY create_time LIMIT $2 FOR UPDATE SKIP LOCKED))"
 )
 
 
