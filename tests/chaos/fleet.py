@@ -76,16 +76,19 @@ def _state_of(pid: int) -> str:
 
 
 class Member:
-    """One process of a fleet and its successors. `deaths` counts those that were killed."""
+    """One process of a fleet and its successors. `deaths` counts those that were killed, `drains` those
+    that were told to stop and did."""
 
     def __init__(self, fleet: "Fleet", name: str) -> None:
         self.name = name
         self.port = free_port()
         self.deaths = 0
+        self.drains = 0
         self.logs: list[Path] = []
         self.process: ServerProcess | None = None
         self._fleet = fleet
         self._child: Any = None
+        self._told = False
 
     @property
     def address(self) -> str:
@@ -122,10 +125,11 @@ class Member:
         environment = {**self._fleet.environment, traps.MEMBER: self.name}
         self._child = _forks.Process(target=_serve, args=(arguments, environment, str(log)), daemon=True)
         self._child.start()
+        self._told = False
         self.process = ServerProcess(self._child, log)
         end = time.monotonic() + START_SECONDS
         while "Entracte serves on " not in self.process.output:
-            if self.process.exit_code == -signal.SIGKILL:
+            if self.process.exit_code == -signal.SIGKILL or (self._told and not self.alive):
                 return False
             assert self.alive, self.output
             assert time.monotonic() < end, f"not started in time: {self.output}"
@@ -133,10 +137,14 @@ class Member:
         return True
 
     def died(self) -> None:
-        """It was killed."""
+        """It has ended: it was killed, or told to stop."""
         assert self.process is not None
-        assert self.process.exit_code == -signal.SIGKILL, self.output
-        self.deaths += 1
+        told, code = self._told, self.process.exit_code
+        assert code == -signal.SIGKILL or (told and code == 0), f"{code}: {self.output}"
+        if code == 0:
+            self.drains += 1
+        else:
+            self.deaths += 1
         self.bury()
 
     def bury(self) -> None:
@@ -145,12 +153,10 @@ class Member:
         self._child.close()
         self.process = self._child = None
 
-    async def stop(self, seconds: float = 20.0) -> None:
-        """Have it drain and end."""
-        assert self.process is not None
-        self.process.send(signal.SIGTERM)
-        assert await self.process.ended(seconds) == 0, self.output
-        self.bury()
+    def drain(self) -> None:
+        """Tell it to stop. Whoever looks after it starts it again."""
+        self._told = True
+        self.send(signal.SIGTERM)
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -196,6 +202,11 @@ class Fleet:
     def deaths(self) -> int:
         """How many processes were killed."""
         return sum(member.deaths for member in self.members)
+
+    @property
+    def drains(self) -> int:
+        """How many processes stopped when they were told to."""
+        return sum(member.drains for member in self.members)
 
     def target(self, first: int = 0) -> str:
         """A gRPC target of all members: the one at `first` as long as it is there, else the next."""

@@ -4,6 +4,7 @@ by a seed into plays that can be repeated."""
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tests.chaos.traps import Action, Deed, Trap, When
 
@@ -28,10 +29,14 @@ RECOVERING = ("take_over", "attempt", "enter")
 ALL: tuple[When, ...] = ("before", "during", "after")
 AROUND: tuple[When, ...] = ("before", "after")
 
-Card = tuple[Deed, str, When]
+Stroke = Deed | Literal["drain"]
+"""What happens at a trap, or that a process is told to stop, at any moment."""
+
+Card = tuple[Stroke, str, When]
 
 KILLS: tuple[Card, ...] = (
     *(("kill", point, when) for point in (*COMMITS, *RECOVERING, "renew", "body") for when in ALL),
+    *(("kill", "release", when) for when in ALL),  # while it hands its runs over
     ("kill", "model", "before"),
     ("kill", "moment", "during"),  # at any moment, between all of these
 )
@@ -58,7 +63,7 @@ class Blow:
     """What a fleet has to bear. The deed is done at the `count`th time that a process comes to the point;
     `delay` as in `Action`, or how long one that was stopped sleeps beyond its lease, in seconds."""
 
-    deed: Deed
+    deed: Stroke
     point: str
     when: When
     count: int
@@ -72,6 +77,7 @@ class Blow:
     @property
     def action(self) -> Action:
         """What the trap does."""
+        assert self.deed != "drain"
         return Action(self.deed, self.count, self.delay)
 
     @property
@@ -100,10 +106,11 @@ class Play:
 
 
 def deal(seed: int, kills: int, sizes: Sequence[int]) -> list[Play]:
-    """Plays with about so many kills in all, and a third as many of the other blows; each card as often
+    """Plays with about so many kills in all, and half as many of the other blows; each card as often
     as any other of its kind. `sizes` are those of the fleets, in turn."""
     rng = random.Random(seed)
     cards = _cards(rng, KILLS, kills) + _cards(rng, STOPS, kills // 6) + _cards(rng, FAULTS, kills // 6)
+    cards += [("drain", "moment", "during")] * (kills // 10)
     rng.shuffle(cards)
     plays = []
     for number, start in enumerate(range(0, len(cards), BLOWS_PER_PLAY)):
@@ -119,7 +126,7 @@ def _cards(rng: random.Random, deck: Sequence[Card], count: int) -> list[Card]:
     return cards[:count]
 
 
-def _blow(rng: random.Random, deed: Deed, point: str, when: When) -> Blow:
+def _blow(rng: random.Random, deed: Stroke, point: str, when: When) -> Blow:
     count = rng.randint(1, OFTEN.get(point, 1))
     longest = 1.0 if point == "moment" or deed == "stop" else LONGEST_DELAY
     return Blow(deed, point, when, count, rng.uniform(0.0, longest))

@@ -43,6 +43,7 @@ class Report:
     blows: Counter[str] = field(default_factory=Counter)
     missed: list[str] = field(default_factory=list)
     deaths: int = 0
+    drains: int = 0
     runs: int = 0
     recoveries: int = 0
     leases_lost: int = 0
@@ -54,6 +55,7 @@ class Report:
         self.blows += other.blows
         self.missed += other.missed
         self.deaths += other.deaths
+        self.drains += other.drains
         self.runs += other.runs
         self.recoveries += other.recoveries
         self.leases_lost += other.leases_lost
@@ -65,8 +67,8 @@ class Report:
 
     def __str__(self) -> str:
         return (
-            f"{self.deaths} processes killed, {self.deeds('stop')} stopped, {self.deeds('fail')} faults of "
-            f"the store, at {len(self.blows)} points; {self.runs} runs, "
+            f"{self.deaths} processes killed, {self.deeds('stop')} put to sleep, {self.drains} drained, "
+            f"{self.deeds('fail')} faults of the store, at {len(self.blows)} points; {self.runs} runs, "
             f"{self.recoveries} calls recovered by people, {self.reattached} times attached, "
             f"{self.leases_lost} leases lost, traps nobody came to: {len(self.missed)} "
             f"{' '.join(self.missed)}; {self.seconds:.0f} s"
@@ -181,13 +183,12 @@ async def judge(load: Load, report: Report, references: Mapping[str, Story]) -> 
     group = load.fleet
     logs = "".join(member.output for member in group.members)
     report.leases_lost = logs.count("lease_lost")
-    report.deaths = group.deaths
+    report.deaths, report.drains = group.deaths, group.drains
     report.runs = len(load.lives)
+    interruptions = report.deaths + report.drains + report.leases_lost
     for life in load.lives:
         try:
-            report.recoveries += await check(
-                life, references, interruptions=group.deaths + report.leases_lost
-            )
+            report.recoveries += await check(life, references, interruptions=interruptions)
         except BaseException as error:
             error.add_note(f"run {life}\n{logs}")
             raise
@@ -217,7 +218,7 @@ async def _strike(
     for blow in chain:
         if blow.point == "moment":
             await asyncio.sleep(blow.delay)
-            _kill_one(group, rng)
+            _hit(blow, group, rng)
         elif not await _caught(blow, group, rng):
             group.trapper.clear(blow.trap)
             report.missed.append(str(blow))
@@ -232,19 +233,26 @@ async def _strike(
 
 
 async def _caught(blow: Blow, group: Fleet, rng: random.Random) -> bool:
-    """Whether somebody came to a trap. Where nobody had left anything behind, somebody dies again."""
-    if not blow.recovering:
+    """Whether somebody came to a trap."""
+    if not blow.recovering and blow.point != "release":
         return await group.trapper.caught(blow.trap, CATCH_SECONDS)
-    for _ in range(3):
+    # Where nobody had left anything behind, somebody dies again; and so on.
+    for attempt in range(4):
+        if attempt or blow.point == "release":
+            _hit(blow, group, rng)
         if await group.trapper.caught(blow.trap, CATCH_SECONDS / 4):
             return True
-        _kill_one(group, rng)
-    return await group.trapper.caught(blow.trap, CATCH_SECONDS / 4)
+    return False
 
 
-def _kill_one(group: Fleet, rng: random.Random) -> None:
+def _hit(blow: Blow, group: Fleet, rng: random.Random) -> None:
+    """Kill one of the living, or tell it to stop."""
     if group.living:
-        rng.choice(group.living).send(signal.SIGKILL)
+        member = rng.choice(group.living)
+        if blow.deed == "drain" or blow.point == "release":
+            member.drain()
+        else:
+            member.send(signal.SIGKILL)
 
 
 async def play_quietly(folder: Path, store: str) -> dict[str, Story]:
