@@ -32,7 +32,7 @@ RATE = 100  # samples per second; each stops the server for a moment
 _FRAME = re.compile(r"(?P<name>.*) \((?P<file>[^()]*?)(?::\d+)?\)\Z")
 _ENTRACTE = re.compile(r"entracte_server/(?P<package>\w+)")
 _WAITING = re.compile(
-    r"take_gil|PyThread_acquire_lock|epoll_p?wait|futex|pthread_cond|sem_.*wait|^poll$|^select$"
+    r"take_gil|PyThread_acquire_lock|epoll_p?wait|futex|clock_nanosleep|pthread_cond|sem_.*wait|^poll$|^select$"
 )
 _SYNC = re.compile(r"^(fsync|fdatasync)")
 _LAYERS = (
