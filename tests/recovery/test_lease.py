@@ -81,7 +81,7 @@ async def test_a_call_that_was_not_entered_is_not_asked_about(monkeypatch: pytes
         return "done"
 
     check = RunLog.check
-    armed = []
+    armed: list[bool] = []
 
     def ends_once(log: RunLog) -> None:
         if armed:
