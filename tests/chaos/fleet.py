@@ -140,8 +140,11 @@ class Member:
         """It has ended: it was killed, or told to stop."""
         assert self.process is not None
         told, code = self._told, self.process.exit_code
-        assert code == -signal.SIGKILL or (told and code == 0), f"{code}: {self.output}"
-        if code == 0:
+        # One that is told before it listens to signals just ends.
+        served = "Entracte serves on " in self.process.output
+        stopped = told and (code == 0 or (code == -signal.SIGTERM and not served))
+        assert code == -signal.SIGKILL or stopped, f"{code}: {self.output}"
+        if stopped:
             self.drains += 1
         else:
             self.deaths += 1
