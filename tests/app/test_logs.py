@@ -50,15 +50,22 @@ try:
     1 / 0
 except ZeroDivisionError:
     logging.getLogger("some.library").exception("it %s", "failed")
+    logging.getLogger("grpc._cython.cygrpc").exception("a fault")
+class ExecuteBatchError(Exception): pass
+try:
+    raise ExecuteBatchError
+except ExecuteBatchError:
+    logging.getLogger("grpc._cython.cygrpc").exception("a client left")
 log.flush(5)
 """
 
 
 def test_what_libraries_log_has_the_same_form() -> None:
-    """A JSON object a line, with the worker's number and the traceback."""
+    """A JSON object a line, with the worker's number and the traceback; that a client left is no fault."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, timeout=60, check=True)
-    (line,) = done.stderr.splitlines()
-    event = json.loads(line)
+    first, second = done.stderr.splitlines()
+    event = json.loads(first)
+    assert json.loads(second)["event"] == "a fault"
     assert (event["event"], event["logger"], event["level"]) == ("it failed", "some.library", "error")
     assert event["worker"] == 2
     assert "ZeroDivisionError" in event["exception"]

@@ -98,3 +98,35 @@ async def test_a_call_that_was_not_entered_is_not_asked_about(monkeypatch: pytes
         assert len(await caller.decisions()) == 1
     assert entered == ["c"]
     assert not armed
+
+
+async def test_a_run_that_changes_hands_between_two_steps_ends_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of a step is written when the lease runs out: whoever goes on asks for the next step."""
+
+    @tool
+    async def plain() -> str:
+        """Needs nobody."""
+        return "done"
+
+    check = RunLog.check
+    checks: list[RunLog] = []
+
+    def ends_before_the_second_step(log: RunLog) -> None:
+        checks.append(log)
+        # Before the first question, around the tool's start, before the second question.
+        if len(checks) == 4:
+            raise LeaseLost("the lease may be over")
+        check(log)
+
+    monkeypatch.setattr(RunLog, "check", ends_before_the_second_step)
+    model = scripted([[{"tool": "plain", "id": "c"}], [{"text": "end"}]], position="transcript")
+    async with serving(App(agents=[Agent(id="agent", model=model, tools=[plain])])) as caller:
+        done = await caller.generate()
+        assert done.result.text == "end"
+        chunks = await caller.watch(done.run.run_id)
+        ended = [(chunk.step, chunk.attempt) for chunk in chunks if chunk.HasField("step_finish")]
+        assert ended == [(1, 1), (2, 1)]
+        assert [step.step for step in done.result.steps] == [1, 2]
+    assert len({id(log) for log in checks}) == 2

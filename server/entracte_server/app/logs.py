@@ -108,6 +108,12 @@ class Forward(logging.Handler):
             self.handleError(record)
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """False for what gRPC logs as an error when a client goes at the very moment its RPC is ended."""
+    error = record.exc_info[0] if record.exc_info else None
+    return error is None or error.__name__ != "ExecuteBatchError"
+
+
 def configure(level: str, form: str, *, worker: int | None = None) -> LineWriter:
     """Set logging up for the process; `flush` the writer before the process ends. `worker` is the
     number that each line of a worker process bears."""
@@ -140,4 +146,5 @@ def configure(level: str, form: str, *, worker: int | None = None) -> LineWriter
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, handlers=[Forward()])
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
     return writer

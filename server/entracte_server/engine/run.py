@@ -322,6 +322,8 @@ class RunExecution:
             self.step += 1
             self.attempt = 1
             self._announced = False
+            # With the end of the step, so that whoever takes the run over here does not end it again.
+            self.log.stage(patch=RunPatch(step=self.step, attempt=0))
 
     # ---- one model call ----
 
