@@ -55,6 +55,7 @@ GROWTH = 1.08
 """How much more memory a worker may have at its end than after its warm-up."""
 
 REST_SECONDS = 3.0
+RESTS = 10
 """After the last client has gone, until nothing may be left of it."""
 
 LEFT = 6
@@ -132,8 +133,14 @@ class Soaking:
             watching.cancel()
         await self._nothing_waits()
         await self.server.disconnect()
-        await asyncio.sleep(REST_SECONDS)
-        self.connections = self.server.connections()
+        for _ in range(RESTS):  # a busy machine takes longer to see that clients are gone
+            await asyncio.sleep(REST_SECONDS)
+            self.connections = self.server.connections()
+            left = {
+                pid: self.server.figures(pid).descriptors - self.connections for pid in self.server.workers
+            }
+            if all(count <= self.workers[pid].first.descriptors + LEFT for pid, count in left.items()):
+                break
         for pid in self.server.workers:
             worker = self.workers[pid]
             counts = await self.server.tasks(pid)
