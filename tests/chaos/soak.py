@@ -136,16 +136,19 @@ class Soaking:
         for _ in range(RESTS):  # a busy machine takes longer to see that clients are gone
             await asyncio.sleep(REST_SECONDS)
             self.connections = self.server.connections()
-            left = {
-                pid: self.server.figures(pid).descriptors - self.connections for pid in self.server.workers
-            }
-            if all(count <= self.workers[pid].first.descriptors + LEFT for pid, count in left.items()):
+            if all(self._is_at_rest(pid) for pid in self.server.workers):
                 break
         for pid in self.server.workers:
             worker = self.workers[pid]
             counts = await self.server.tasks(pid)
             worker.last, worker.tasks_left = self.server.figures(pid), counts["tasks"]
             worker.names = f"{counts['names']} {Counter(self.server.open_files(pid))}"
+
+    def _is_at_rest(self, pid: int) -> bool:
+        now = self.server.figures(pid)
+        return now is not None and (
+            now.descriptors - self.connections <= self.workers[pid].first.descriptors + LEFT
+        )
 
     # ---- traffic ----
 
