@@ -109,11 +109,17 @@ class Served:
         return sum(remote.endswith(port) and state == "01" for _, _, remote, state, *_ in fields)
 
     def open_files(self, pid: int) -> list[str]:
-        """What the descriptors of a worker stand for, without numbers."""
+        """What the descriptors of a worker stand for, without numbers; of a TCP connection, its state."""
+        states = {}
+        for protocol in ("tcp", "tcp6"):
+            for line in Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]:
+                fields = line.split()
+                states[f"socket:[{fields[9]}]"] = f"TCP in state {fields[3]}"
         names = []
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                names.append(re.sub(r"\d+", "N", os.readlink(entry.path)))
+                file = os.readlink(entry.path)
+                names.append(states.get(file) or re.sub(r"\d+", "N", file))
         return sorted(names)
 
     async def tasks(self, pid: int) -> dict[str, Any]:

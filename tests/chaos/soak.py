@@ -274,7 +274,7 @@ async def soak(
                 assert await server.stop() == 0
                 assert "Traceback" not in server.output
             except BaseException as error:
-                error.add_note(f"seed {seed}\n{soaking.report()}\n{server.output}")
+                error.add_note(f"{server.output}\nseed {seed}\n{soaking.report()}\n{error!r}")  # the end is read
                 raise
             return soaking.report()
 
