@@ -104,17 +104,11 @@ class Served:
         """How many connections clients hold. (gRPC's Python client keeps one now and then whose call was
         cancelled when its channel was closed.)"""
         port = f":{int(self.address.rpartition(':')[2]):04X}"
-        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-        fields = [line.split() for line in lines]
-        return sum(remote.endswith(port) and state == "01" for _, _, remote, state, *_ in fields)
+        return sum(remote.endswith(port) and state == "01" for _, _, remote, state, *_ in _connections())
 
     def open_files(self, pid: int) -> list[str]:
         """What the descriptors of a worker stand for, without numbers; of a TCP connection, its state."""
-        states = {}
-        for protocol in ("tcp", "tcp6"):
-            for line in Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]:
-                fields = line.split()
-                states[f"socket:[{fields[9]}]"] = f"TCP in state {fields[3]}"
+        states = {f"socket:[{fields[9]}]": f"TCP in state {fields[3]}" for fields in _connections()}
         names = []
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
@@ -158,6 +152,12 @@ class Served:
         self._process.send_signal(signal.SIGTERM)
         await until(self._ended, START_SECONDS)
         return self._process.returncode
+
+
+def _connections() -> list[list[str]]:
+    """The TCP connections of this machine. gRPC makes IPv6 ones that stand for IPv4."""
+    tables = (Path(f"/proc/net/{protocol}").read_text() for protocol in ("tcp", "tcp6"))
+    return [line.split() for table in tables for line in table.splitlines()[1:]]
 
 
 @asynccontextmanager
