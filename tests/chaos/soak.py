@@ -274,7 +274,8 @@ async def soak(
                 assert await server.stop() == 0
                 assert "Traceback" not in server.output
             except BaseException as error:
-                error.add_note(f"{server.output}\nseed {seed}\n{soaking.report()}\n{error!r}")  # the end is read
+                # What matters comes last, where it is read.
+                error.add_note(f"{server.output}\nseed {seed}\n{soaking.report()}\n{error!r}")
                 raise
             return soaking.report()
 
