@@ -13,6 +13,7 @@ import pytest
 import entracte
 from entracte.v1 import chunk_pb2, result_pb2, run_service_pb2
 from entracte_server import ToolContext, ask_user, tool
+from entracte_server.models import ResponseFormats
 from entracte_server.testing import scripted
 from tests.cases.backend import Answer, Stall, asking
 from tests.cases.backend import text as said
@@ -166,6 +167,7 @@ async def test_an_error_is_the_end() -> None:
 
     class Broken:
         name = "broken/model"
+        response_formats: ResponseFormats = "none"
         stream = staticmethod(broken)
 
         def request_body(self, request: Any) -> str:

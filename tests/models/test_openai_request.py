@@ -4,6 +4,7 @@ import base64
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from entracte_server.domain.messages import (
@@ -23,11 +24,12 @@ from entracte_server.models import (
     ModelRequest,
     ModelSettings,
     ProviderSettings,
+    ResponseFormat,
     ToolChoice,
     ToolSpec,
     check_pairing,
 )
-from entracte_server.models.openai_request import body_text, chat_body, chat_messages, setting_warnings
+from entracte_server.models.openai_request import body_text, chat_body, chat_messages, request_warnings
 
 PLAIN = ProviderSettings("acme", base_url="http://x")
 CALL = ToolCallPart("c1", "find", '{"key":"oak"}')
@@ -233,7 +235,47 @@ def test_settings() -> None:
         "stop": ["END"],
         "seed": 0,
     }
-    assert setting_warnings(request, PLAIN) == ()
+    assert request_warnings(request, PLAIN) == ()
+
+
+FORMAT = ResponseFormat("tree", '{"type":"object","properties":{"n":{"maximum":18446744073709551617}}}')
+SENT_FORMAT = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "tree",
+        "schema": {"type": "object", "properties": {"n": {"maximum": 18446744073709551617}}},
+    },
+}
+
+
+def test_a_response_format() -> None:
+    request = ModelRequest([text_message("user", "hi")], response_format=FORMAT)
+    assert body_of(request)["response_format"] == SENT_FORMAT
+    for strict in (True, False):
+        request = msgspec.structs.replace(
+            request, response_format=msgspec.structs.replace(FORMAT, strict=strict)
+        )
+        assert body_of(request)["response_format"]["json_schema"]["strict"] is strict
+    assert request_warnings(request, PLAIN) == ()
+
+
+@pytest.mark.parametrize(
+    ("formats", "choice", "sent"),
+    [
+        ("with-tools", "auto", True),
+        ("without-tools", "auto", False),
+        ("without-tools", "none", True),
+        ("none", "none", False),
+    ],
+)
+def test_a_response_format_with_tools(formats: Any, choice: Any, sent: bool) -> None:
+    provider = ProviderSettings("acme", base_url="http://x", response_formats=formats)
+    request = ModelRequest([text_message("user", "hi")], [TOOL], ToolChoice(choice), response_format=FORMAT)
+    assert body_of(request, provider).get("response_format") == (SENT_FORMAT if sent else None)
+    warnings = request_warnings(request, provider)
+    assert len(warnings) == (not sent)
+    assert all("response format" in warning and "acme" in warning for warning in warnings)
+    assert ("together with tools" in str(warnings)) == (not sent and formats == "without-tools")
 
 
 def test_quirks() -> None:
@@ -242,7 +284,7 @@ def test_quirks() -> None:
     assert body["max_completion_tokens"] == 9
     assert "max_tokens" not in body
     assert "top_k" not in body
-    [warning] = setting_warnings(request, KNOWN_PROVIDERS["openai"])
+    [warning] = request_warnings(request, KNOWN_PROVIDERS["openai"])
     assert "top_k" in warning
     quiet = ProviderSettings("a", base_url="http://x", stream_usage=False)
     assert "stream_options" not in body_of(request, quiet)

@@ -12,7 +12,7 @@ import pytest
 from entracte_server.domain.chunks import File, Raw, Source, TextDelta, TextStart, ToolCallDelta
 from entracte_server.domain.messages import Message, ToolCallPart, ToolResultPart, text_message
 from entracte_server.domain.results import Usage
-from entracte_server.models import ModelRequest, ModelSettings, ScriptedModel, scripted
+from entracte_server.models import ModelRequest, ModelSettings, ResponseFormat, ScriptedModel, scripted
 from tests.models.support import HI, ask
 
 ASKS = {"tool": "look", "id": "c1", "args": {"key": "oak"}}
@@ -227,6 +227,18 @@ def test_what_is_no_script(steps: Any) -> None:
 def test_the_request_can_be_seen() -> None:
     shown = json.loads(scripted([[{"text": "a"}]]).request_body(HI))
     assert shown["messages"][0]["role"] == "user"
+    assert "response_format" not in shown
+
+
+async def test_a_response_format_is_recorded() -> None:
+    format = ResponseFormat("tree", '{"type":"object"}', strict=True)
+    request = ModelRequest(HI.messages, response_format=format)
+    model = scripted([[{"text": "{}"}]])
+    await ask(model, request)
+    assert model.requests[0].response_format == format
+    assert json.loads(model.request_body(request))["response_format"]["name"] == "tree"
+    assert model.response_formats == "with-tools"
+    assert scripted([[{"text": "a"}]], response_formats="none").response_formats == "none"
 
 
 async def test_only_the_last_requests_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ from entracte_server.models.base import (
     ModelEvent,
     ModelFinish,
     ModelRequest,
+    ResponseFormat,
+    ResponseFormats,
     ToolSpec,
 )
 from entracte_server.models.openai_request import check_pairing
@@ -32,6 +34,8 @@ __all__ = [
     "ModelSettings",
     "ProviderSettings",
     "Providers",
+    "ResponseFormat",
+    "ResponseFormats",
     "ScriptedModel",
     "ToolChoice",
     "ToolSpec",

@@ -5,7 +5,7 @@ brought, in order, as a list. The engine commits and sends a batch as one.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from entracte_server.domain.chunks import FinishReason, Payload
 from entracte_server.domain.data import Data
@@ -22,12 +22,30 @@ class ToolSpec(Data, frozen=True):
     input_schema: str
 
 
+class ResponseFormat(Data, frozen=True):
+    """The answer's text is to be JSON that fits a schema.
+
+    `schema` is the JSON text of a JSON Schema, `name` 1 to 64 characters of letters, digits, `_` and
+    `-`. `strict` None leaves it to the provider whether it holds the model to the schema.
+    """
+
+    name: str
+    schema: str
+    strict: bool | None = None
+
+
+ResponseFormats = Literal["none", "without-tools", "with-tools"]
+"""Whether a model can be asked for a `ResponseFormat`: not at all, only when the request has no tools,
+or always."""
+
+
 class ModelRequest(Data, frozen=True):
     """One model call.
 
     `reserved_ids` are tool call ids already used in the run: a model's call that repeats one gets
     a fresh id before it is first shown. `provider_options` is keyed by provider name; a model reads
-    only its own entry.
+    only its own entry. A model that cannot be asked for the `response_format` leaves it out and says so
+    in a warning: see `Model.response_formats`.
     """
 
     messages: Sequence[Message]
@@ -37,6 +55,7 @@ class ModelRequest(Data, frozen=True):
     provider_options: Mapping[str, Any] = {}
     include_raw: bool = False
     reserved_ids: frozenset[str] = frozenset()
+    response_format: ResponseFormat | None = None
 
 
 class ModelFinish(Data, frozen=True):
@@ -82,6 +101,11 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """`provider/model`."""
+        ...
+
+    @property
+    def response_formats(self) -> ResponseFormats:
+        """Whether it can be asked for a response format."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[list[ModelEvent]]:

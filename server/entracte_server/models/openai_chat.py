@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from entracte_server.domain.results import RunError
-from entracte_server.models.base import ModelError, ModelEvent, ModelRequest
+from entracte_server.models.base import ModelError, ModelEvent, ModelRequest, ResponseFormats
 from entracte_server.models.openai_call import OpenAICall
-from entracte_server.models.openai_request import body_text, chat_body, setting_warnings
+from entracte_server.models.openai_request import body_text, chat_body, request_warnings
 from entracte_server.models.providers import MissingApiKey, ProviderSettings
 
 if TYPE_CHECKING:
@@ -47,12 +47,16 @@ class OpenAIChatModel:
     def name(self) -> str:
         return f"{self._provider.name}/{self._model}"
 
+    @property
+    def response_formats(self) -> ResponseFormats:
+        return self._provider.response_formats
+
     def request_body(self, request: ModelRequest) -> str:
         return body_text(chat_body(request, self._model, self._provider)).decode()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[ModelEvent]]:
         body = body_text(chat_body(request, self._model, self._provider))
-        warnings = setting_warnings(request, self._provider)
+        warnings = request_warnings(request, self._provider)
         retries = request.settings.max_retries
         if retries is None:
             retries = self._provider.max_retries

@@ -19,7 +19,7 @@ from entracte_server.domain.messages import (
     ToolResultPart,
 )
 from entracte_server.domain.options import ModelSettings
-from entracte_server.models.base import ModelRequest, ToolSpec
+from entracte_server.models.base import ModelRequest, ResponseFormat, ToolSpec
 from entracte_server.models.providers import ProviderSettings
 from entracte_server.models.reasoning import restore_details
 
@@ -74,6 +74,8 @@ def chat_body(request: ModelRequest, model: str, provider: ProviderSettings) -> 
             body["tool_choice"] = "required"
         elif choice.mode == "tool":
             body["tool_choice"] = {"type": "function", "function": {"name": choice.tool_name}}
+    if request.response_format is not None and takes_format(request, provider):
+        body["response_format"] = _response_format(request.response_format)
     settings, _ = _settings(request.settings, provider)
     body.update(settings)
     options = request.provider_options.get(provider.name)
@@ -85,12 +87,23 @@ def chat_body(request: ModelRequest, model: str, provider: ProviderSettings) -> 
     return body
 
 
-def setting_warnings(request: ModelRequest, provider: ProviderSettings) -> tuple[str, ...]:
-    """What of the request's settings the provider cannot be asked for."""
+def request_warnings(request: ModelRequest, provider: ProviderSettings) -> tuple[str, ...]:
+    """What of the request the provider cannot be asked for."""
     _, dropped = _settings(request.settings, provider)
-    return tuple(
+    warnings = [
         f"the setting {name} is not supported by {provider.name} and was left out" for name in dropped
-    )
+    ]
+    if request.response_format is not None and not takes_format(request, provider):
+        beside = " together with tools" if provider.response_formats == "without-tools" else ""
+        warnings.append(f"a response format{beside} is not supported by {provider.name} and was left out")
+    return tuple(warnings)
+
+
+def takes_format(request: ModelRequest, provider: ProviderSettings) -> bool:
+    """Whether the provider can be asked for a response format with what else the request has."""
+    if provider.response_formats == "without-tools":
+        return not request.tools or request.tool_choice.mode == "none"
+    return provider.response_formats == "with-tools"
 
 
 def body_text(body: Mapping[str, Any]) -> bytes:
@@ -229,6 +242,13 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         function["description"] = tool.description
     function["parameters"] = msgspec.Raw(tool.input_schema.encode())
     return {"type": "function", "function": function}
+
+
+def _response_format(format: ResponseFormat) -> dict[str, Any]:
+    schema: dict[str, Any] = {"name": format.name, "schema": msgspec.Raw(format.schema.encode())}
+    if format.strict is not None:
+        schema["strict"] = format.strict
+    return {"type": "json_schema", "json_schema": schema}
 
 
 def _settings(settings: ModelSettings, provider: ProviderSettings) -> tuple[dict[str, Any], list[str]]:

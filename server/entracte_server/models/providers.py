@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from entracte_server.domain.data import Data
-from entracte_server.models.base import Model
+from entracte_server.models.base import Model, ResponseFormats
 
 if TYPE_CHECKING:
     from entracte_server.models.provider_client import ProviderClient
@@ -48,7 +48,8 @@ class ProviderSettings(Data, frozen=True):
     `max_tokens_field` names the limit on the answer; `stream_usage=False` leaves out
     `stream_options`; `think_tags` lifts a leading `<think>` block out of the text; `finish_optional`
     accepts an answer that ends properly without a finish reason; `unsupported` names settings to
-    leave out with a warning.
+    leave out with a warning; `response_formats` says whether it takes a JSON Schema for its answer,
+    and whether together with tools.
 
     Waiting: `idle_timeout` bounds the silence between bytes (None: `Providers` says). The first piece
     of an answer, and a time in which the provider only sends keep-alives, may take `patience`
@@ -73,6 +74,7 @@ class ProviderSettings(Data, frozen=True):
     think_tags: bool = False
     finish_optional: bool = False
     unsupported: tuple[str, ...] = ()
+    response_formats: ResponseFormats = "without-tools"
     connect_timeout: float = 10.0
     idle_timeout: float | None = None
     patience: float | None = None
@@ -98,12 +100,30 @@ class ProviderSettings(Data, frozen=True):
 KNOWN_PROVIDERS: Mapping[str, ProviderSettings] = {
     settings.name: settings
     for settings in (
-        ProviderSettings("openai", max_tokens_field="max_completion_tokens", unsupported=("top_k",)),
         ProviderSettings(
-            "openrouter", base_url="https://openrouter.ai/api/v1", reasoning_back="reasoning_details"
+            "openai",
+            max_tokens_field="max_completion_tokens",
+            unsupported=("top_k",),
+            response_formats="with-tools",
         ),
-        ProviderSettings("deepseek", base_url="https://api.deepseek.com", reasoning_back="reasoning_content"),
-        ProviderSettings("groq", base_url="https://api.groq.com/openai/v1", unsupported=("top_k",)),
+        ProviderSettings(
+            "openrouter",
+            base_url="https://openrouter.ai/api/v1",
+            reasoning_back="reasoning_details",
+            response_formats="with-tools",
+        ),
+        ProviderSettings(
+            "deepseek",
+            base_url="https://api.deepseek.com",
+            reasoning_back="reasoning_content",
+            response_formats="none",
+        ),
+        ProviderSettings(
+            "groq",
+            base_url="https://api.groq.com/openai/v1",
+            unsupported=("top_k",),
+            response_formats="none",  # it takes a schema for answers in one piece only
+        ),
         ProviderSettings(
             "mistral",
             base_url="https://api.mistral.ai/v1",

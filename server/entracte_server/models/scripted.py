@@ -48,7 +48,7 @@ from entracte_server.domain.chunks import (
     ToolCallInputStreamingStart,
 )
 from entracte_server.domain.results import RunError, Usage
-from entracte_server.models.base import ModelError, ModelEvent, ModelFinish, ModelRequest
+from entracte_server.models.base import ModelError, ModelEvent, ModelFinish, ModelRequest, ResponseFormats
 from entracte_server.models.tool_calls import finished_call, mint_call_id
 
 ScriptPart = Mapping[str, Any]
@@ -89,6 +89,7 @@ class ScriptedModel:
     a conversation goes on after a restart, or where several conversations use the model at once. With
     `transcript`, steps that only throw are passed over in counting; each throws once per object.
     `pace` is a pause between words in seconds; with it each word is a batch of its own.
+    `response_formats` is what it says it can be asked for; what it plays is the script all the same.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class ScriptedModel:
         name: str = "scripted/script",
         position: Position = "calls",
         pace: float = 0.0,
+        response_formats: ResponseFormats = "with-tools",
     ) -> None:
         if not steps:
             raise ValueError("a script needs at least one step")
@@ -108,6 +110,7 @@ class ScriptedModel:
         self._steps = tuple(steps)
         self._position = position
         self._pace = pace
+        self._response_formats = response_formats
         self._thrown: set[int] = set()
         self.calls = 0
         self.requests: list[ModelRequest] = []
@@ -137,9 +140,15 @@ class ScriptedModel:
     def name(self) -> str:
         return self._name
 
+    @property
+    def response_formats(self) -> ResponseFormats:
+        return self._response_formats
+
     def request_body(self, request: ModelRequest) -> str:
         """What a script is sent: messages and tools as they are stored."""
-        body = {"model": self._name, "messages": request.messages, "tools": request.tools}
+        body: dict[str, Any] = {"model": self._name, "messages": request.messages, "tools": request.tools}
+        if request.response_format is not None:
+            body["response_format"] = request.response_format
         return msgspec.json.encode(body).decode()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[ModelEvent]]:
@@ -188,9 +197,15 @@ def scripted(
     *,
     position: Position = "calls",
     name: str = "scripted/script",
+    response_formats: ResponseFormats = "with-tools",
 ) -> ScriptedModel:
     """A model that plays `steps`, or that answers every call with what a function returns."""
-    return ScriptedModel([steps] if callable(steps) else steps, position=position, name=name)
+    return ScriptedModel(
+        [steps] if callable(steps) else steps,
+        position=position,
+        name=name,
+        response_formats=response_formats,
+    )
 
 
 class _Player:
