@@ -8,7 +8,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from entracte_server.agents import Agent, App, DefaultAnswer, Tool, ToolContext, ask_user, tool
+    from entracte_server.agents import (
+        Agent,
+        App,
+        DefaultAnswer,
+        LlmScorer,
+        Sampled,
+        Score,
+        ScorerInput,
+        Tool,
+        ToolContext,
+        ToolUse,
+        ask_user,
+        scorer,
+        tool,
+    )
     from entracte_server.domain.options import ModelSettings, ToolChoice
 
 __version__ = "0.1.0"
@@ -17,11 +31,17 @@ __all__ = [
     "Agent",
     "App",
     "DefaultAnswer",
+    "LlmScorer",
     "ModelSettings",
+    "Sampled",
+    "Score",
+    "ScorerInput",
     "Tool",
     "ToolChoice",
     "ToolContext",
+    "ToolUse",
     "ask_user",
+    "scorer",
     "tool",
 ]
 

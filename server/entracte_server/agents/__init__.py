@@ -4,6 +4,21 @@ from entracte_server.agents.agent import Agent, App
 from entracte_server.agents.ask_user import ask_user
 from entracte_server.agents.context import ToolContext
 from entracte_server.agents.expiry import DefaultAnswer
+from entracte_server.agents.scorers import LlmScorer, Sampled, Score, ScorerInput, ToolUse, scorer
 from entracte_server.agents.tools import Tool, tool
 
-__all__ = ["Agent", "App", "DefaultAnswer", "Tool", "ToolContext", "ask_user", "tool"]
+__all__ = [
+    "Agent",
+    "App",
+    "DefaultAnswer",
+    "LlmScorer",
+    "Sampled",
+    "Score",
+    "ScorerInput",
+    "Tool",
+    "ToolContext",
+    "ToolUse",
+    "ask_user",
+    "scorer",
+    "tool",
+]

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from entracte_server.agents.expiry import WhatThen, expiry_from
+from entracte_server.agents.scorers import Scorer, Scorers, choices, registered
 from entracte_server.agents.tools import Tool
 from entracte_server.domain.options import ApprovalRules, ModelSettings, ToolChoice
 from entracte_server.models.base import Model
@@ -31,6 +32,8 @@ class Agent:
         model_settings, tool_choice, provider_options: As callers give them; a caller's replace them
             value by value (settings), or as a whole (choice), or provider by provider (options).
         version: Stored with each run.
+        scorers: What judges the results of runs that succeed: scorers, names of those of the `App`, or a
+            mapping from what they are called to these; each may be `Sampled`. A caller's replace them.
         expires_after, on_expiry: As tools have them, for the calls of tools that have none of their own
             and of client tools. A default answer answers what tools ask; other calls are declined.
 
@@ -54,6 +57,7 @@ class Agent:
         tool_choice: ToolChoice | None = None,
         provider_options: Mapping[str, Any] | None = None,
         version: str = "",
+        scorers: Scorers = (),
         expires_after: float | timedelta | None = None,
         on_expiry: WhatThen = "decline",
     ) -> None:
@@ -90,6 +94,7 @@ class Agent:
         self.provider_options = dict(provider_options or {})
         self.version = version
         try:
+            self.scorers, self.own_scorers = choices(scorers)
             self.expiry = expiry_from(expires_after, on_expiry)
             if self.expiry is not None and self.expiry.answer is not None:
                 self._check_default(self.expiry.answer)
@@ -124,11 +129,21 @@ class Agent:
 
 
 class App:
-    """What a server serves: agents, found by id. Raises `ValueError` for two agents of one id."""
+    """What a server serves: agents, found by id, and scorers, found by name.
 
-    def __init__(self, *, agents: Iterable[Agent]) -> None:
+    Raises `ValueError` for two agents of one id, two scorers of one name (those of agents included), and
+    an agent's scorer that is not there.
+    """
+
+    def __init__(self, *, agents: Iterable[Agent], scorers: Iterable[Scorer] = ()) -> None:
         self.agents: dict[str, Agent] = {}
         for agent in agents:
             if agent.id in self.agents:
                 raise ValueError(f"two agents are called {agent.id!r}")
             self.agents[agent.id] = agent
+        own = [item for agent in self.agents.values() for item in agent.own_scorers.values()]
+        self.scorers = registered((*scorers, *own))
+        for agent in self.agents.values():
+            for choice in agent.scorers:
+                if choice.scorer not in self.scorers:
+                    raise ValueError(f"agent {agent.id}: there is no scorer {choice.scorer!r}")

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from entracte_server.agents.agent import Agent, App
+from entracte_server.agents.scorers import LlmScorer
 from entracte_server.app.settings import Settings
 from entracte_server.domain.data import Data
 from entracte_server.engine.engine import Engine
@@ -29,18 +30,20 @@ class Running(Data, frozen=True):
 
 
 class Resolver:
-    """Finds the models of an agent once. `stand_in` replaces every model that is only named."""
+    """Finds the models of an agent, or of a scorer, once. `stand_in` replaces every model that is only
+    named."""
 
     def __init__(self, providers: Providers, stand_in: Callable[[str], Model] | None = None) -> None:
         self._providers = providers
         self._stand_in = stand_in
-        self._known: dict[str, Sequence[Model]] = {}
+        self._known: dict[tuple[type, str], Sequence[Model]] = {}
 
-    def __call__(self, agent: Agent) -> Sequence[Model]:
+    def __call__(self, asker: Agent | LlmScorer) -> Sequence[Model]:
         """Raises `MissingApiKey`, `UnknownProvider`."""
-        models = self._known.get(agent.id)
+        key = (type(asker), asker.id)
+        models = self._known.get(key)
         if models is None:
-            models = self._known[agent.id] = tuple(self._model(item) for item in agent.models)
+            models = self._known[key] = tuple(self._model(item) for item in asker.models)
         return models
 
     def _model(self, item: str | Model) -> Model:
@@ -79,6 +82,9 @@ async def running(
         resolve = Resolver(providers, stand_in)
         for agent in app.agents.values():
             resolve(agent)
+        for scorer in app.scorers.values():
+            if isinstance(scorer, LlmScorer):
+                resolve(scorer)
         await providers.load()
         store = await open_store(settings.store, listen_url=settings.store_listen_url)
         try:

@@ -75,6 +75,11 @@ class Message(Data, frozen=True):
     metadata: str | None = None
     id: str = ""
 
+    @property
+    def text(self) -> str:
+        """Its text, without anything else it may have."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
 
 def text_message(role: Role, text: str) -> Message:
     """A message of one text."""

@@ -53,6 +53,15 @@ class ModelSettings(Data, frozen=True):
     headers: Mapping[str, str] = {}
 
 
+class ScorerChoice(Data, frozen=True):
+    """A scorer that runs on results. `key` is what it is called in the run, `scorer` the name it is
+    registered by, `ratio` the share of runs, from 0 to 1, that it runs on (None: all)."""
+
+    key: str
+    scorer: str
+    ratio: float | None = None
+
+
 class RunOptions(Data, frozen=True):
     """Everything a caller may say about one run. JSON values are text. Times are in seconds.
 

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from entracte_server.agents.agent import Agent, App
+from entracte_server.agents.scorers import LlmScorer
 from entracte_server.domain import chunks as c
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
@@ -83,13 +84,13 @@ class Started(Data, frozen=True):
     replayed: bool = False
 
 
-ModelResolver = Callable[[Agent], Sequence[Model]]
+ModelResolver = Callable[[Agent | LlmScorer], Sequence[Model]]
 
 
 class Engine:
     """See the module.
 
-    `resolve` gives the models of an agent, in the order they are tried.
+    `resolve` gives the models of an agent, or of a scorer, in the order they are tried.
     """
 
     def __init__(

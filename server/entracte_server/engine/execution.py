@@ -1,8 +1,6 @@
 """Entering the body of one tool: in a task or in a thread, within its time, with its errors caught."""
 
 import asyncio
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -13,6 +11,7 @@ from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import Expiry
 from entracte_server.domain.runs import Outcome
+from entracte_server.engine.authored import AuthoredCode
 from entracte_server.engine.settings import EngineSettings
 
 _log = structlog.get_logger(__name__)
@@ -33,13 +32,11 @@ class Parked(Data, frozen=True):
 
 class ToolRunner:
     """Runs tools for a process. Synchronous ones get a thread of their own each, at most
-    `sync_tool_threads` at a time; a thread that cannot be stopped is left behind and its late result
-    dropped, but it keeps its place until it ends."""
+    `sync_tool_threads` at a time."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
-        self._threads = asyncio.Semaphore(settings.sync_tool_threads)
-        self._left_behind: set[asyncio.Task[Any]] = set()
+        self._authored = AuthoredCode(settings.sync_tool_threads, settings.cancel_grace)
 
     async def run(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Outcome | Parked:
         """Enter the body and wait for it. Never raises but for cancellation of the caller, which
@@ -50,9 +47,13 @@ class ToolRunner:
         try:
             async with clock:
                 if tool.is_async:
-                    value = await self._in_task(tool, arguments, context)
+                    value = await self._authored.in_task(
+                        lambda: tool.call(arguments, context), f"tool:{tool.name}", context._cancel
+                    )
                 else:
-                    value = await self._in_thread(lambda: tool.call(arguments, context))
+                    value = await self._authored.in_thread(
+                        lambda: tool.call(arguments, context), "entracte-tool"
+                    )
         except Suspended as suspended:
             return self._parked(suspended, context)
         except TimeoutError as error:
@@ -68,66 +69,6 @@ class ToolRunner:
         except BaseException as error:
             return self._failed(tool, context, error)
         return self._result(tool, value)
-
-    async def _in_task(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Any:
-        task = asyncio.create_task(_guard(tool, arguments, context), name=f"tool:{tool.name}")
-        try:
-            kind, value = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            context._cancel()
-            task.cancel()
-            if not task.done():
-                await asyncio.wait((task,), timeout=self._settings.cancel_grace)
-            if not task.done():
-                _log.warning(
-                    "tool_left_behind",
-                    run_id=context.run_id,
-                    tool=tool.name,
-                    tool_call_id=context.tool_call_id,
-                )
-                self._left_behind.add(task)
-                task.add_done_callback(self._forget)
-            elif not task.cancelled():
-                task.exception()
-            raise
-        if kind == "raised":
-            raise value
-        return value
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._left_behind.discard(task)
-        if not task.cancelled():
-            task.exception()
-
-    async def _in_thread(self, call: Callable[[], Any]) -> Any:
-        await self._threads.acquire()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[tuple[str, Any]] = loop.create_future()
-
-        def finish(outcome: tuple[str, Any]) -> None:
-            self._threads.release()
-            if not done.done():
-                done.set_result(outcome)
-
-        def body() -> None:
-            try:
-                outcome: tuple[str, Any] = ("returned", call())
-            except BaseException as error:
-                outcome = ("raised", error)
-            try:
-                loop.call_soon_threadsafe(finish, outcome)
-            except RuntimeError:  # the loop was closed: nobody waits any more
-                return
-
-        try:
-            threading.Thread(target=body, name="entracte-tool", daemon=True).start()
-        except BaseException:
-            self._threads.release()
-            raise
-        kind, value = await done
-        if kind == "raised":
-            raise value
-        return value
 
     def _parked(self, suspended: Suspended, context: ToolContext[Any]) -> Outcome | Parked:
         try:
@@ -162,14 +103,3 @@ class ToolRunner:
         except BaseException:  # an exception's text is its author's code
             message = type(error).__name__
         return Outcome("error", json_text.scrub(message)[:MAX_MESSAGE], "exception")
-
-
-async def _guard(tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> tuple[str, Any]:
-    """The body's value or what it raised. A task must not raise SystemExit or KeyboardInterrupt
-    (asyncio would stop the loop), and a cancellation the tool made itself must not look like ours."""
-    try:
-        return "returned", await tool.call(arguments, context)
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:
-        return "raised", error

@@ -1,0 +1,166 @@
+"""Running scorers: within their time, with their errors caught."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import structlog
+
+from entracte_server.agents.scorers import (
+    CodeScorer,
+    LlmScorer,
+    Score,
+    Scorer,
+    ScorerInput,
+    ToolUse,
+    read_score,
+    to_score,
+)
+from entracte_server.domain import json_text
+from entracte_server.domain.data import Data
+from entracte_server.domain.messages import TextPart
+from entracte_server.domain.results import Usage
+from entracte_server.domain.runs import CallRow, RunRow, RunSpec, StepRecord
+from entracte_server.engine import prompt
+from entracte_server.engine.answer import Answer
+from entracte_server.engine.authored import AuthoredCode
+from entracte_server.engine.settings import EngineSettings
+from entracte_server.models.base import Model, ModelError, ModelRequest
+from entracte_server.models.streams import closing
+
+_log = structlog.get_logger(__name__)
+
+MAX_MESSAGE = 4096
+"""Longest text of an error, in characters."""
+
+
+class Scored(Data, frozen=True):
+    """What came of a scorer: a score with its reason, or an error. `usage` is what a model used."""
+
+    name: str
+    score: float | None = None
+    reason: str = ""
+    error: str = ""
+    usage: Usage = Usage()
+    duration_ms: int = 0
+
+
+class ScorerRunner:
+    """Runs scorers, for a process. `resolve` gives the models of one that asks models."""
+
+    def __init__(self, settings: EngineSettings, resolve: Callable[[LlmScorer], Sequence[Model]]) -> None:
+        self._settings = settings
+        self._resolve = resolve
+        self._authored = AuthoredCode(settings.sync_tool_threads, settings.cancel_grace)
+
+    async def run(self, scorer: Scorer, given: ScorerInput) -> Scored:
+        """Score once. Never raises but for cancellation of the caller, which reaches the scorer."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        limit = scorer.timeout if scorer.timeout is not None else self._settings.scorer_timeout
+        score: Score | None = None
+        error = ""
+        usage = [Usage()]
+        task = asyncio.current_task()
+        clock = asyncio.timeout(limit)
+        try:
+            async with clock:
+                if isinstance(scorer, LlmScorer):
+                    score = read_score(await self._ask(scorer, scorer.request(given), usage))
+                else:
+                    score = to_score(await self._call(scorer, given))
+        except asyncio.CancelledError:
+            if task is not None and task.cancelling():
+                raise
+            error = "the scorer cancelled itself"
+        except TimeoutError as raised:
+            error = f"no score within {limit:g} s" if clock.expired() else self._told(raised)
+        except ModelError as raised:
+            error = raised.error.message
+        except BaseException as raised:  # an author's code may raise anything
+            error = self._told(raised)
+        if error:
+            _log.info("scorer_failed", run_id=given.run_id, scorer=scorer.name, error=error[:300])
+        return Scored(
+            name=scorer.name,
+            score=None if score is None else score.score,
+            reason="" if score is None else score.reason,
+            error=json_text.scrub(error)[:MAX_MESSAGE],
+            usage=usage[0],
+            duration_ms=int((loop.time() - started) * 1000),
+        )
+
+    async def _call(self, scorer: CodeScorer, given: ScorerInput) -> Any:
+        if scorer.is_async:
+            return await self._authored.in_task(lambda: scorer(given), f"scorer:{scorer.name}")
+        return await self._authored.in_thread(lambda: scorer(given), "entracte-scorer")
+
+    async def _ask(self, scorer: LlmScorer, request: ModelRequest, usage: list[Usage]) -> str:
+        """The text of an answer; each model is asked when the one before it failed."""
+        models = self._resolve(scorer)
+        for position, model in enumerate(models):
+            answer = Answer()
+            try:
+                async with closing(model.stream(request)) as batches:
+                    async for batch in batches:
+                        answer.add(batch)
+                if answer.finish is not None:
+                    usage[0] += answer.finish.usage
+                if (fault := answer.fault()) is not None:
+                    raise ModelError(fault)
+            except ModelError:
+                if position == len(models) - 1:
+                    raise
+                continue
+            record = answer.record(step=0, attempt=0, message_id="", model=model.name)
+            return step_text(record)
+        raise AssertionError("a scorer that asks models has at least one")
+
+    def _told(self, error: BaseException) -> str:
+        if self._settings.tool_errors == "generic" and not isinstance(error, ValueError):
+            return "the scorer failed"
+        try:
+            return str(error) or type(error).__name__
+        except BaseException:  # an exception's text is its author's code
+            return type(error).__name__
+
+
+def step_text(record: StepRecord) -> str:
+    """The text of a step's answer."""
+    return "".join(part.text for part in record.parts if isinstance(part, TextPart))
+
+
+def scorer_input(
+    run: RunRow, spec: RunSpec, steps: Sequence[StepRecord], calls: Iterable[CallRow]
+) -> ScorerInput:
+    """What scorers see of a run as it stands."""
+    calls = sorted(calls, key=lambda call: (call.step, call.index))
+    opening = prompt.opening(spec)
+    context = spec.options.request_context
+    return ScorerInput(
+        run_id=run.run_id,
+        agent_id=run.agent_id,
+        text="".join(step_text(record) for record in steps),
+        input_messages=tuple(message for message in opening if message.role != "system"),
+        system_messages=tuple(message for message in opening if message.role == "system"),
+        output_messages=tuple(prompt.answers(steps, calls)),
+        tool_uses=tuple(_tool_use(call) for call in calls if not call.provider_executed),
+        request_context=json_text.parse(context) if context else {},
+        thread_id=run.thread_id,
+        resource_id=run.resource_id,
+        step=len(steps),
+    )
+
+
+def _tool_use(call: CallRow) -> ToolUse:
+    # What the model wrote may be no JSON at all.
+    text = call.run_args or call.args
+    args = json_text.parse_stored(text) if text is not None else call.invalid_args
+    outcome = call.outcome
+    if outcome is None:
+        return ToolUse(call.call_id, call.tool_name, args, "waiting")
+    if outcome.kind == "result":
+        return ToolUse(
+            call.call_id, call.tool_name, args, "result", result=json_text.parse_stored(outcome.value)
+        )
+    return ToolUse(call.call_id, call.tool_name, args, outcome.kind, error=outcome.value)
