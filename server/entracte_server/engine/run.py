@@ -7,7 +7,8 @@ parking and after a crash.
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -17,9 +18,6 @@ from entracte_server.agents.agent import Agent
 from entracte_server.agents.tools import Tool
 from entracte_server.domain import chunks as c
 from entracte_server.domain import json_text
-from entracte_server.domain.data import Data
-from entracte_server.domain.ids import new_id
-from entracte_server.domain.messages import Message
 from entracte_server.domain.options import (
     DEFAULT_MAX_STEPS,
     DEFAULT_TOOL_CALL_CONCURRENCY,
@@ -28,35 +26,23 @@ from entracte_server.domain.options import (
 from entracte_server.domain.results import RunError, Usage
 from entracte_server.domain.runs import (
     CallRow,
-    DecisionRow,
-    Outcome,
     PendingRow,
-    RunState,
     Snapshot,
     StepRecord,
 )
-from entracte_server.engine import prompt
-from entracte_server.engine.answer import Answer, is_empty
-from entracte_server.engine.configure import merge_options, model_request, tools_of
+from entracte_server.engine import endings
+from entracte_server.engine.asking import Asking
+from entracte_server.engine.configure import merge_options, tools_of
+from entracte_server.engine.endings import Ending
 from entracte_server.engine.execution import ToolRunner
-from entracte_server.engine.runlog import RunLog, now_ms
+from entracte_server.engine.runlog import RunLog
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.settle import HandedOver, Settlement
 from entracte_server.models.base import Model, ModelError
-from entracte_server.models.streams import closing
 from entracte_server.store.base import LeaseLost, RunPatch, Store, StoreUnavailable
 from entracte_server.store.signals import FREE_RUNS
 
 _log = structlog.get_logger(__name__)
-
-
-class Ending(Data, frozen=True):
-    """How a run ends."""
-
-    state: RunState
-    reason: c.FinishReason
-    cause: c.StopCause
-    error: RunError | None = None
 
 
 class RunExecution:
@@ -99,16 +85,12 @@ class RunExecution:
         self.concurrency = (
             options.tool_call_concurrency or agent.tool_call_concurrency or DEFAULT_TOOL_CALL_CONCURRENCY
         )
-        self._models = models
         self._store = store
         self._settings = settings
-        self._announced = announced
+        self.asking = Asking(self, models, announced=announced)
         self._exhausted = exhausted
-        self._asking: asyncio.Timeout | None = None
+        self._cut: asyncio.Timeout | None = None
         self._max_steps = options.max_steps or agent.max_steps or DEFAULT_MAX_STEPS
-        self._messages: list[Message] | None = None
-        self._answer: Answer | None = None
-        self._model_name = ""
         self._settlement: Settlement | None = None
         self._scope: asyncio.Timeout | None = None
         self._started = 0.0
@@ -183,8 +165,8 @@ class RunExecution:
         cause: c.StopCause = (
             "client-tool" if all(call.kind == "client-tool" for call in open_calls) else "suspended"
         )
-        finish = c.Finish("suspended", cause, self._total(), open_calls)
-        return await self.log.park(finish, "suspended", cause, self._executed_ms())
+        finish = c.Finish("suspended", cause, self.total(), open_calls)
+        return await self.log.park(finish, "suspended", cause, self.executed_ms())
 
     async def decided_calls(self) -> list[CallRow]:
         """The calls decided since the run last looked; notices a cancellation, too. Raises
@@ -225,8 +207,8 @@ class RunExecution:
         self.leaving = True
         if self._settlement is not None:
             self._settlement.wake()
-        if self._asking is not None and not self._asking.expired():
-            self._asking.reschedule(asyncio.get_running_loop().time())
+        if self._cut is not None and not self._cut.expired():
+            self._cut.reschedule(asyncio.get_running_loop().time())
 
     async def drive(self) -> None:
         """Execute the run until it parks or ends, or is handed over."""
@@ -234,14 +216,14 @@ class RunExecution:
         try:
             ending = await self._until_rest()
             if ending is not None:
-                await self._end(ending)
+                await endings.write(self, ending)
             self.rested = True
             _log.info(
                 "run_parked" if ending is None else "run_ended",
                 run_id=self.log.key[1],
                 state="suspended" if ending is None else ending.state,
                 step=self.step,
-                executed_ms=self._executed_ms(),
+                executed_ms=self.executed_ms(),
             )
         except HandedOver:
             await self._give_up()
@@ -263,7 +245,7 @@ class RunExecution:
             if call.state == "started":  # so its decision marked it, but its body was not entered
                 self.update(msgspec.structs.replace(call, state="decided"))
         try:
-            await self.log.release(self._executed_ms())
+            await self.log.release(self.executed_ms())
             self._store.signals.tell(FREE_RUNS)
             _log.info("run_handed_over", run_id=self.log.key[1], step=self.step)
         except (LeaseLost, StoreUnavailable) as error:  # then its lease has to run out
@@ -276,21 +258,23 @@ class RunExecution:
         if limit is not None:
             deadline = self._started + max(0.0, limit - self.row.executed_ms / 1000)
         if self.cancel_reason is not None:
-            return self._cancelled()
+            return endings.cancelled(self)
         if self._exhausted:
-            return self._given_up_on()
+            return endings.given_up_on(self)
         self._scope = scope = asyncio.timeout_at(deadline)
         try:
             async with scope:
                 return await self._loop()
         except TimeoutError:
             if not scope.expired():
-                return self._broken()
-            return self._cancelled() if self.cancel_reason is not None else self._timed_out(limit)
+                return endings.broken(self)
+            return (
+                endings.cancelled(self) if self.cancel_reason is not None else endings.timed_out(self, limit)
+            )
         except (HandedOver, LeaseLost, StoreUnavailable, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:  # an author's code may raise anything; SystemExit would end the server
-            return self._broken()
+            return endings.broken(self)
         finally:
             self._scope = None
 
@@ -301,103 +285,45 @@ class RunExecution:
             record = self.steps[-1] if self.steps and self.steps[-1].step == self.step else None
             if record is None:
                 try:
-                    record = await self._ask_until_leaving()
+                    async with self.until_leaving():
+                        record = await self.asking.ask()
                 except ModelError as failure:
-                    return self._failed(failure.error)
+                    return endings.failed(self, failure.error)
             if record.requested_tools:
                 self._settlement = Settlement(self, record)
                 if await self._settlement.settle():
                     return None
                 if self._settlement.expired is not None:
-                    return self._expired(self._settlement.expired)
+                    return endings.expired(self, self._settlement.expired)
                 self._faulty_steps = self._faulty_steps + 1 if self._settlement.faulty else 0
             ending = self._after(record)
-            self._finish_step(record, continued=ending is None)
+            self.finish_step(record, continued=ending is None)
             if ending is not None:
                 return ending
-            if self._messages is not None:
-                # A new list: the requests that were made keep what they were made with.
-                added = prompt.step_messages(record, self.calls_of(record.step))
-                self._messages = [*self._messages, *added]
+            self.asking.next_step(record)
             self.step += 1
             self.attempt = 1
-            self._announced = False
             # With the end of the step, so that whoever takes the run over here does not end it again.
             self.log.stage(patch=RunPatch(step=self.step, attempt=0))
 
-    # ---- one model call ----
-
-    async def _ask_until_leaving(self) -> StepRecord:
-        """As `_ask`, but cut when the run is to be handed over. What is cut is the question only: no
-        moment between a tool's `started` and its body is."""
-        self._asking = asking = asyncio.timeout(None)
+    @asynccontextmanager
+    async def until_leaving(self) -> AsyncIterator[None]:
+        """What is done in here is cut when the run is to be handed over, and done again by the next
+        process. No moment between a tool's `started` and its body may be in here."""
+        self._cut = cut = asyncio.timeout(None)
         try:
-            async with asking:
-                return await self._ask()
+            async with cut:
+                yield
         except TimeoutError:
-            if asking.expired():
+            if cut.expired():
                 raise HandedOver from None
             raise
         finally:
-            self._asking = None
+            self._cut = None
 
-    async def _ask(self) -> StepRecord:
-        """Ask the models of the agent, each when the one before it failed. What a failed one showed
-        is void: the next one is another attempt."""
-        if self._messages is None:
-            self._messages = prompt.conversation(self.spec, self.steps, self.calls.values())
-        for position, model in enumerate(self._models):
-            self.log.check()
-            self._answer = answer = Answer()
-            self._model_name = model.name
-            if not self._announced:
-                self._begin_attempt(model.name)
-            try:
-                await self._read(model, answer)
-            except ModelError as failure:
-                if position == len(self._models) - 1:
-                    raise
-                _log.info("model_fallback", run_id=self.log.key[1], model=model.name, kind=failure.error.kind)
-                if answer.shown:
-                    self.attempt += 1
-                    self._announced = False
-                continue
-            record = answer.record(
-                step=self.step,
-                attempt=self.attempt,
-                message_id=self._message_id(),
-                model=model.name,
-            )
-            self._answer = None
-            self.steps.append(record)
-            calls = answer.call_rows(self.step)
-            self.calls.update((call.call_id, call) for call in calls)
-            self.log.stage(steps=(record,), calls=calls, patch=RunPatch(usage=self._total()))
-            return record
-        raise AssertionError("an agent has at least one model")
-
-    def _begin_attempt(self, model: str) -> None:
-        self.log.begin(self.step, self.attempt)
-        self.log.emit(c.StepStart(self._message_id(), model))
-        self.log.stage(patch=RunPatch(step=self.step, attempt=self.attempt))
-        self.log.flush()
-        self._announced = True
-
-    async def _read(self, model: Model, answer: Answer) -> None:
-        request = model_request(self.agent, self.spec.options, self.tools, self._messages or (), self.calls)
-        async with closing(model.stream(request)) as batches:
-            async for batch in batches:
-                shown = answer.add(batch)
-                if answer.finish is None:
-                    self.log.extend(shown)
-                    self.log.flush()
-                    await self.log.room()
-                elif shown:  # the end of the answer is written with what follows from it
-                    self.log.extend(shown)
-        if (fault := answer.fault()) is not None:
-            raise ModelError(fault)
-
-    def _message_id(self) -> str:
+    @property
+    def message_id(self) -> str:
+        """The id of the message that the answer of this step becomes."""
         return f"{self.spec.message_id}-{self.step}"
 
     # ---- the end of a step ----
@@ -416,14 +342,14 @@ class RunExecution:
             return Ending("succeeded", "tool-calls", "max-steps")
         return None
 
-    def _finish_step(self, record: StepRecord, *, continued: bool) -> None:
+    def finish_step(self, record: StepRecord, *, continued: bool) -> None:
         self.log.emit(
             c.StepFinish(
                 message_id=record.message_id,
                 reason=record.reason,
                 is_continued=continued,
                 usage=record.usage,
-                total_usage=self._total(),
+                total_usage=self.total(),
                 raw_reason=record.raw_reason,
                 response_id=record.response.id,
                 response_model=record.response.model,
@@ -431,106 +357,11 @@ class RunExecution:
             )
         )
 
-    def _total(self) -> Usage:
+    def total(self) -> Usage:
         total = Usage()
         for record in self.steps:
             total = total + record.usage
         return total
 
-    def _executed_ms(self) -> int:
+    def executed_ms(self) -> int:
         return int((asyncio.get_running_loop().time() - self._started) * 1000)
-
-    # ---- the end of a run ----
-
-    async def _end(self, ending: Ending) -> None:
-        if ending.error is not None:
-            self.log.emit(c.Error(ending.error))
-            if self.steps and self.steps[-1].reason == "error":
-                self._finish_step(self.steps[-1], continued=False)
-        if ending.reason == "aborted":
-            self.log.emit(c.Abort(self.cancel_reason or ""))
-        self.log.emit(c.Finish(ending.reason, ending.cause, self._total()))
-        await self.log.end(ending.state, ending.reason, ending.cause, self._executed_ms(), ending.error)
-
-    def _failed(self, error: RunError) -> Ending:
-        self._keep_partial("error")
-        return Ending("failed", "error", "error", error)
-
-    def _cancelled(self) -> Ending:
-        self._keep_partial("aborted")
-        self._drop_calls("The run was cancelled before the call was settled.")
-        return Ending("cancelled", "aborted", "cancelled")
-
-    def _timed_out(self, limit: float | None) -> Ending:
-        self._keep_partial("error")
-        self._drop_calls("The run's time was over before the call was settled.")
-        error = RunError("timeout", f"The run executed for longer than {limit:g} s.", retryable=True)
-        return Ending("failed", "error", "timeout", error)
-
-    def _expired(self, call: CallRow) -> Ending:
-        self._drop_calls("The run failed before the call was settled: nobody decided another in time.")
-        message = call.outcome.value if call.outcome is not None else ""
-        return Ending("failed", "error", "error", RunError("expired", message))
-
-    def _given_up_on(self) -> Ending:
-        self._drop_calls("The run was given up before the call was settled.")
-        error = RunError(
-            "recovery_exhausted",
-            "The processes that executed the run died again and again without getting it any further.",
-        )
-        return Ending("failed", "error", "error", error)
-
-    def _broken(self) -> Ending:
-        _log.exception("run_failed", run_id=self.log.key[1])
-        self._keep_partial("error")
-        self._drop_calls("The run failed before the call was settled.")
-        return Ending("failed", "error", "error", RunError("internal", "The server failed."))
-
-    def _keep_partial(self, reason: c.FinishReason) -> None:
-        """What had arrived of an answer that was cut stays in the result; its calls do not."""
-        answer, self._answer = self._answer, None
-        if answer is None:
-            return
-        record = answer.record(
-            step=self.step,
-            attempt=self.attempt,
-            message_id=self._message_id(),
-            model=self._model_name,
-            reason=reason,
-        )
-        if reason == "error" or not is_empty(record):
-            self.steps.append(record)
-            self.log.stage(steps=(record,), patch=RunPatch(usage=self._total()))
-
-    def _drop_calls(self, message: str) -> None:
-        """Every call gets a result, so that the history stays valid; every pending call is closed."""
-        now = now_ms()
-        for call in list(self.calls.values()):
-            if call.state != "done":
-                self.update(
-                    msgspec.structs.replace(
-                        self.shown(call),
-                        state="done",
-                        outcome=Outcome("cancelled", message, "cancelled"),
-                    )
-                )
-        self.log.stage(
-            closed=[
-                DecisionRow(
-                    tenant=row.tenant,
-                    decision_id=new_id(),
-                    pending_call_id=row.pending_call_id,
-                    run_id=row.run_id,
-                    call_id=row.call_id,
-                    tool_name=row.tool_name,
-                    verb="cancel",
-                    principal="system",
-                    decide_time=now,
-                    args=row.args,
-                    reason=message,
-                    sequence=self.log.last_sequence,
-                )
-                for row in self.pending.values()
-            ]
-        )
-        self.pending.clear()

@@ -1,0 +1,115 @@
+"""The model call of a step: which models are asked, what of the answer is shown, and what is kept of
+it when it is cut."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from entracte_server.domain import chunks as c
+from entracte_server.domain.messages import Message
+from entracte_server.domain.runs import StepRecord
+from entracte_server.engine import prompt
+from entracte_server.engine.answer import Answer, is_empty
+from entracte_server.engine.configure import model_request
+from entracte_server.models.base import Model, ModelError
+from entracte_server.models.streams import closing
+from entracte_server.store.base import RunPatch
+
+if TYPE_CHECKING:
+    from entracte_server.engine.run import RunExecution
+
+_log = structlog.get_logger(__name__)
+
+
+class Asking:
+    """Asks the models of one run. `announced`: the attempt that is due was begun in the log already."""
+
+    def __init__(self, run: "RunExecution", models: Sequence[Model], *, announced: bool) -> None:
+        self._run = run
+        self._models = models
+        self._announced = announced
+        self._messages: list[Message] | None = None
+        self._answer: Answer | None = None
+        self._model_name = ""
+
+    def next_step(self, record: StepRecord) -> None:
+        """The step with this answer is over; the next model call is that of another step."""
+        self._announced = False
+        if self._messages is not None:
+            # A new list: the requests that were made keep what they were made with.
+            added = prompt.step_messages(record, self._run.calls_of(record.step))
+            self._messages = [*self._messages, *added]
+
+    async def ask(self) -> StepRecord:
+        """Ask the models of the agent, each when the one before it failed. What a failed one showed
+        is void: the next one is another attempt. Raises the last one's `ModelError`."""
+        run = self._run
+        if self._messages is None:
+            self._messages = prompt.conversation(run.spec, run.steps, run.calls.values())
+        for position, model in enumerate(self._models):
+            run.log.check()
+            self._answer = answer = Answer()
+            self._model_name = model.name
+            if not self._announced:
+                self._begin_attempt(model.name)
+            try:
+                await self._read(model, answer)
+            except ModelError as failure:
+                if position == len(self._models) - 1:
+                    raise
+                _log.info("model_fallback", run_id=run.log.key[1], model=model.name, kind=failure.error.kind)
+                if answer.shown:
+                    run.attempt += 1
+                    self._announced = False
+                continue
+            record = answer.record(
+                step=run.step, attempt=run.attempt, message_id=run.message_id, model=model.name
+            )
+            self._answer = None
+            run.steps.append(record)
+            calls = answer.call_rows(run.step)
+            run.calls.update((call.call_id, call) for call in calls)
+            run.log.stage(steps=(record,), calls=calls, patch=RunPatch(usage=run.total()))
+            return record
+        raise AssertionError("an agent has at least one model")
+
+    def _begin_attempt(self, model: str) -> None:
+        run = self._run
+        run.log.begin(run.step, run.attempt)
+        run.log.emit(c.StepStart(run.message_id, model))
+        run.log.stage(patch=RunPatch(step=run.step, attempt=run.attempt))
+        run.log.flush()
+        self._announced = True
+
+    async def _read(self, model: Model, answer: Answer) -> None:
+        run = self._run
+        request = model_request(run.agent, run.spec.options, run.tools, self._messages or (), run.calls)
+        async with closing(model.stream(request)) as batches:
+            async for batch in batches:
+                shown = answer.add(batch)
+                if answer.finish is None:
+                    run.log.extend(shown)
+                    run.log.flush()
+                    await run.log.room()
+                elif shown:  # the end of the answer is written with what follows from it
+                    run.log.extend(shown)
+        if (fault := answer.fault()) is not None:
+            raise ModelError(fault)
+
+    def keep_partial(self, reason: c.FinishReason) -> None:
+        """What had arrived of an answer that was cut stays in the result; its calls do not."""
+        run = self._run
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        record = answer.record(
+            step=run.step,
+            attempt=run.attempt,
+            message_id=run.message_id,
+            model=self._model_name,
+            reason=reason,
+        )
+        if reason == "error" or not is_empty(record):
+            run.steps.append(record)
+            run.log.stage(steps=(record,), patch=RunPatch(usage=run.total()))

@@ -1,0 +1,117 @@
+"""How a run ends, and what is written then."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from entracte_server.domain import chunks as c
+from entracte_server.domain.data import Data
+from entracte_server.domain.ids import new_id
+from entracte_server.domain.results import RunError
+from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, RunState
+from entracte_server.engine.runlog import now_ms
+
+if TYPE_CHECKING:
+    from entracte_server.engine.run import RunExecution
+
+_log = structlog.get_logger(__name__)
+
+
+class Ending(Data, frozen=True):
+    """How a run ends."""
+
+    state: RunState
+    reason: c.FinishReason
+    cause: c.StopCause
+    error: RunError | None = None
+
+
+async def write(run: "RunExecution", ending: Ending) -> None:
+    """Show how the run ends, and end it."""
+    if ending.error is not None:
+        run.log.emit(c.Error(ending.error))
+        if run.steps and run.steps[-1].reason == "error":
+            run.finish_step(run.steps[-1], continued=False)
+    if ending.reason == "aborted":
+        run.log.emit(c.Abort(run.cancel_reason or ""))
+    run.log.emit(c.Finish(ending.reason, ending.cause, run.total()))
+    await run.log.end(ending.state, ending.reason, ending.cause, run.executed_ms(), ending.error)
+
+
+def failed(run: "RunExecution", error: RunError) -> Ending:
+    """The models failed."""
+    run.asking.keep_partial("error")
+    return Ending("failed", "error", "error", error)
+
+
+def cancelled(run: "RunExecution") -> Ending:
+    """Somebody cancelled it."""
+    run.asking.keep_partial("aborted")
+    drop_calls(run, "The run was cancelled before the call was settled.")
+    return Ending("cancelled", "aborted", "cancelled")
+
+
+def timed_out(run: "RunExecution", limit: float | None) -> Ending:
+    """It executed for too long."""
+    run.asking.keep_partial("error")
+    drop_calls(run, "The run's time was over before the call was settled.")
+    error = RunError("timeout", f"The run executed for longer than {limit:g} s.", retryable=True)
+    return Ending("failed", "error", "timeout", error)
+
+
+def expired(run: "RunExecution", call: CallRow) -> Ending:
+    """Nobody decided a call whose expiry fails the run."""
+    drop_calls(run, "The run failed before the call was settled: nobody decided another in time.")
+    message = call.outcome.value if call.outcome is not None else ""
+    return Ending("failed", "error", "error", RunError("expired", message))
+
+
+def given_up_on(run: "RunExecution") -> Ending:
+    """It killed one process after the other."""
+    drop_calls(run, "The run was given up before the call was settled.")
+    error = RunError(
+        "recovery_exhausted",
+        "The processes that executed the run died again and again without getting it any further.",
+    )
+    return Ending("failed", "error", "error", error)
+
+
+def broken(run: "RunExecution") -> Ending:
+    """The server failed."""
+    _log.exception("run_failed", run_id=run.log.key[1])
+    run.asking.keep_partial("error")
+    drop_calls(run, "The run failed before the call was settled.")
+    return Ending("failed", "error", "error", RunError("internal", "The server failed."))
+
+
+def drop_calls(run: "RunExecution", message: str) -> None:
+    """Every call gets a result, so that the history stays valid; every pending call is closed."""
+    now = now_ms()
+    for call in list(run.calls.values()):
+        if call.state != "done":
+            run.update(
+                msgspec.structs.replace(
+                    run.shown(call), state="done", outcome=Outcome("cancelled", message, "cancelled")
+                )
+            )
+    run.log.stage(
+        closed=[
+            DecisionRow(
+                tenant=row.tenant,
+                decision_id=new_id(),
+                pending_call_id=row.pending_call_id,
+                run_id=row.run_id,
+                call_id=row.call_id,
+                tool_name=row.tool_name,
+                verb="cancel",
+                principal="system",
+                decide_time=now,
+                args=row.args,
+                reason=message,
+                sequence=run.log.last_sequence,
+            )
+            for row in run.pending.values()
+        ]
+    )
+    run.pending.clear()
