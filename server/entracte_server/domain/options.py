@@ -1,7 +1,7 @@
 """The options of a run, as they are stored with it and hold over every suspension."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import RunExpiry
@@ -62,6 +62,52 @@ class ScorerChoice(Data, frozen=True):
     ratio: float | None = None
 
 
+class StopCondition(Data, frozen=True):
+    """Ends a run after a step: `steps`, `tokens` or `cost` (millionths) reached `number`; a tool called
+    `text` was called in the step (`tool`), the step's text contains `text` (`text`), or the hook called
+    `text` says so (`predicate`)."""
+
+    kind: Literal["steps", "tokens", "cost", "tool", "text", "predicate"]
+    number: int = 0
+    text: str = ""
+
+
+class TaskCompletion(Data, frozen=True):
+    """Checks made when the model wants to stop. `scorers` and `on_complete` are names; `timeout` is in
+    seconds, for all of them."""
+
+    scorers: tuple[str, ...]
+    strategy: Literal["all", "any"] = "all"
+    parallel: bool = True
+    timeout: float = 600.0
+    suppress_feedback: bool = False
+    on_complete: str = ""
+
+
+class ToolHooks(Data, frozen=True):
+    """Names of the hooks around tool calls; empty: none."""
+
+    before_tool_call: str = ""
+    after_tool_call: str = ""
+
+
+class StepOverrides(Data, frozen=True):
+    """What is different in one step; None is as ever.
+
+    `model` is `provider/model`. `active_tools` are the only tools offered. `messages` are the conversation
+    without its system messages, `system` the system messages, both in place of the run's. `model_settings`
+    and `provider_options` go over the run's value by value, as a caller's go over an agent's.
+    """
+
+    model: str | None = None
+    active_tools: tuple[str, ...] | None = None
+    tool_choice: ToolChoice | None = None
+    model_settings: ModelSettings | None = None
+    provider_options: Mapping[str, Any] | None = None
+    messages: tuple[Message, ...] | None = None
+    system: tuple[str, ...] | None = None
+
+
 class RunOptions(Data, frozen=True):
     """Everything a caller may say about one run. JSON values are text. Times are in seconds.
 
@@ -85,3 +131,8 @@ class RunOptions(Data, frozen=True):
     cancel_on_disconnect: bool = False
     include_request_body: bool = False
     pending_call_expiry: RunExpiry | None = None
+    stop_when: tuple[StopCondition, ...] = ()
+    on_iteration_complete: str = ""
+    prepare_step: str = ""
+    hooks: ToolHooks | None = None
+    is_task_complete: TaskCompletion | None = None

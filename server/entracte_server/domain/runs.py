@@ -10,7 +10,7 @@ from entracte_server.domain.chunks import FinishReason, PathElement, PendingKind
 from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import OnExpiry
 from entracte_server.domain.messages import AnyPart, Message
-from entracte_server.domain.options import RunOptions
+from entracte_server.domain.options import RunOptions, StepOverrides
 from entracte_server.domain.results import RunError, Usage
 
 SNAPSHOT_FORMAT = 1
@@ -94,11 +94,40 @@ class FileRecord(Data, frozen=True):
     url: str = ""
 
 
+class Feedback(Data, frozen=True):
+    """What the model is told after a step, as a message of the user that no user wrote. `source` says who
+    tells it: `completion-check`, `iteration`, `processor`."""
+
+    source: str
+    text: str
+
+
+class CheckResult(Data, frozen=True):
+    """What one check of completion came to; `score` is None where it could not be made."""
+
+    name: str
+    score: float | None = None
+    passed: bool = False
+    reason: str = ""
+
+
+class CheckRecord(Data, frozen=True):
+    """What the checks of a step came to together."""
+
+    verdict: Literal["passed", "failed", "unavailable"]
+    results: tuple[CheckResult, ...] = ()
+    timed_out: bool = False
+    usage: Usage = Usage()
+
+
 class StepRecord(Data, frozen=True):
     """A complete answer of the model: the checkpoint before any tool starts.
 
     `parts` hold text and reasoning in the model's order; the calls of the step are rows of their
-    own. `requested_tools` says whether the answer had calls.
+    own. `requested_tools` says whether the answer had calls. What comes to light after the answer is added
+    when the step ends: `check` is what the checks of completion said, `is_draft` that the text is none of
+    the run's text because it was not enough, `feedback` what the model is told of it. `overrides` are the
+    step's own settings.
     """
 
     step: int
@@ -114,6 +143,10 @@ class StepRecord(Data, frozen=True):
     files: tuple[FileRecord, ...] = ()
     model: str = ""
     requested_tools: bool = False
+    check: CheckRecord | None = None
+    is_draft: bool = False
+    feedback: tuple[Feedback, ...] = ()
+    overrides: StepOverrides | None = None
 
 
 CallState = Literal["requested", "waiting", "decided", "started", "done"]

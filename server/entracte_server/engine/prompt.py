@@ -6,11 +6,12 @@ from entracte_server.domain import json_text
 from entracte_server.domain.messages import (
     AnyPart,
     Message,
+    TextPart,
     ToolCallPart,
     ToolResultPart,
     text_message,
 )
-from entracte_server.domain.runs import CallRow, RunSpec, StepRecord
+from entracte_server.domain.runs import CallRow, Feedback, RunSpec, StepRecord
 
 
 def opening(spec: RunSpec) -> list[Message]:
@@ -60,7 +61,16 @@ def step_messages(record: StepRecord, calls: Sequence[CallRow]) -> list[Message]
     results = tuple(result_part(call) for call in own if call.outcome is not None)
     if results:
         messages.append(Message("tool", results))
-    return messages
+    return messages + [feedback_message(feedback) for feedback in record.feedback]
+
+
+def feedback_message(feedback: Feedback) -> Message:
+    """What a model is told by something that is no person, so tagged that it can tell."""
+    return Message(
+        "user",
+        (TextPart(f"<{feedback.source}>\n{feedback.text}\n</{feedback.source}>"),),
+        metadata=json_text.dump({"feedback": feedback.source}),
+    )
 
 
 def conversation(spec: RunSpec, steps: Iterable[StepRecord], calls: Iterable[CallRow]) -> list[Message]:

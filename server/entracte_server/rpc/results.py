@@ -106,11 +106,13 @@ def result_message(
             usage=values.usage(record.usage),
             response=_response(record),
             reasoning_text="".join(part.text for part in _thinking(record)),
+            is_draft=record.is_draft,
         )
         added = to_messages(prompt.step_messages(record, own))
         step.response.messages.extend(added)
         result.messages.extend(added)
-        texts.append(step.text)
+        if not record.is_draft:
+            texts.append(step.text)
         result.tool_calls.extend(step.tool_calls)
         result.tool_results.extend(step.tool_results)
         result.warnings.extend(record.warnings)
