@@ -26,6 +26,7 @@ from entracte import (
     TextPart,
     Thread,
     ToolApproval,
+    ToolChoice,
     TracingOptions,
     Version,
 )
@@ -165,7 +166,10 @@ SAMPLES: Mapping[str, tuple[Any, Any]] = {
             "headers": {"x-a": "b"},
         },
     ),
-    "tool_choice": ({"tool": "look"}, {"mode": "MODE_TOOL", "toolName": "look"}),
+    "tool_choice": (
+        {"tool": "look", "every_step": True},
+        {"mode": "MODE_TOOL", "toolName": "look", "everyStep": True},
+    ),
     "toolsets": (["files"], ["files"]),
     "client_tools": (
         [look, {"name": "beep", "description": "Beeps"}, ClientTool("hum", input_schema={})],
@@ -316,6 +320,10 @@ def encoded(**options: Any) -> dict[str, Any]:
         ({"tool_choice": "auto"}, {"toolChoice": {"mode": "MODE_AUTO"}}),
         ({"tool_choice": "none"}, {"toolChoice": {"mode": "MODE_NONE"}}),
         ({"tool_choice": "required"}, {"toolChoice": {"mode": "MODE_REQUIRED"}}),
+        (
+            {"tool_choice": ToolChoice(mode="required", every_step=True)},
+            {"toolChoice": {"mode": "MODE_REQUIRED", "everyStep": True}},
+        ),
         ({"memory": {"thread": "t1"}}, {"memory": {"thread": {"id": "t1"}}}),
         (
             {"memory": {"thread": {"id": "t1", "title": "T"}}},
@@ -358,7 +366,9 @@ def test_a_class_may_describe_itself() -> None:
         ({"stop_when": {}}, "option stop_when: a condition has exactly one"),
         ({"stop_when": StopWhen(step_count=1, tool_called="a")}, "exactly one"),
         ({"tool_choice": "sometimes"}, "option tool_choice: a tool choice must be one of auto, none"),
-        ({"tool_choice": {"type": "tool"}}, '{"tool": name}'),
+        ({"tool_choice": {"type": "tool"}}, "option tool_choice: .*type"),
+        ({"tool_choice": {}}, '{"tool": name}'),
+        ({"tool_choice": {"mode": "required", "tool": "look"}}, '{"tool": name}'),
         ({"tool_choice": "tool"}, '{"tool": name}'),
         ({"memory": {"thred": "t1"}}, "option memory: .*thred"),
         ({"memory": "t1"}, "expected a Memory or a dict"),

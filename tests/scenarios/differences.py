@@ -250,6 +250,22 @@ TOTALS = Difference(
 )
 
 
+# ---- what the model is asked ----
+
+
+def _forced_once(course: Course) -> None:
+    for prompt in (course.prompts or ())[1:]:
+        prompt.choice = "auto"
+
+
+FORCED_ONCE = Difference(
+    "a forced call is forced once",
+    "`required` and a named tool hold until the call was made: held to it in every step, a model that obeys "
+    "could only stop at the limit.",
+    _forced_once,
+)
+
+
 # ---- what is refused, what is not ----
 
 

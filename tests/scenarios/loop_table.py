@@ -110,8 +110,8 @@ _TOOLS = [
             ),
         ),
     ),
-    Scenario("toolChoice_required", _choice(options.ToolChoice.MODE_REQUIRED)),
-    Scenario("toolChoice_tool", _choice(options.ToolChoice.MODE_TOOL, "echo")),
+    Scenario("toolChoice_required", _choice(options.ToolChoice.MODE_REQUIRED), differences=(d.FORCED_ONCE,)),
+    Scenario("toolChoice_tool", _choice(options.ToolChoice.MODE_TOOL, "echo"), differences=(d.FORCED_ONCE,)),
     Scenario(
         "toolChoice_none",
         _choice(options.ToolChoice.MODE_NONE),

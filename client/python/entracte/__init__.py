@@ -154,6 +154,7 @@ from entracte._options import (
     Telemetry,
     Thread,
     ToolApproval,
+    ToolChoice,
     TracingOptions,
     Version,
 )
@@ -329,6 +330,7 @@ __all__ = [
     "ToolCallPart",
     "ToolCallResolvedChunk",
     "ToolCallSuspendedChunk",
+    "ToolChoice",
     "ToolErrorChunk",
     "ToolOutputChunk",
     "ToolOutputDeniedChunk",

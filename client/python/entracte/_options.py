@@ -143,6 +143,20 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether and which tool the model must call. `auto`: as it likes; `none`: none; `required`: at least
+    one; a `tool`: that one.
+
+    What forces a call holds until it was made, and then the model decides; with `every_step` it holds for
+    the whole run.
+    """
+
+    mode: Literal["auto", "none", "required"] | None = None
+    tool: str = ""
+    every_step: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TracingOptions:
     """How a run appears in traces. `trace_id` has 1 to 32 hexadecimal digits, `parent_span_id` 1 to
     16; `request_context_keys` may reach nested values with dots."""
@@ -255,8 +269,9 @@ class GenerateOptions(Callbacks, CallOptions, total=False):
     """What telemetry may record."""
     model_settings: ModelSettings | Mapping[str, Any] | None
     """Sampling and limits of the model calls."""
-    tool_choice: Literal["auto", "none", "required"] | Mapping[str, str] | None
-    """Whether the model must call a tool; `{"tool": name}` names it."""
+    tool_choice: Literal["auto", "none", "required"] | ToolChoice | Mapping[str, Any] | None
+    """Whether the model must call a tool; `{"tool": name}` names it. It holds until one, or that one, was
+    called, or with `every_step` for the whole run: `{"mode": "required", "every_step": True}`."""
     toolsets: Sequence[str] | None
     """Names of toolsets registered on the server, added to the agent's tools."""
     client_tools: Sequence[ClientToolLike] | None
@@ -328,6 +343,7 @@ __all__ = [
     "Telemetry",
     "Thread",
     "ToolApproval",
+    "ToolChoice",
     "TracingOptions",
     "Version",
 ]

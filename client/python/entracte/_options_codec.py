@@ -206,13 +206,17 @@ def _model_settings(value: Any) -> pb.ModelSettings:
 
 
 def _tool_choice(value: Any) -> pb.ToolChoice:
-    if isinstance(value, Mapping):
-        if set(value) != {"tool"}:
-            raise ValueError('a tool is chosen with {"tool": name}')
-        return pb.ToolChoice(mode=pb.ToolChoice.MODE_TOOL, tool_name=value["tool"])
-    if value == "tool":
+    choice = o.ToolChoice(value) if isinstance(value, str) else record(o.ToolChoice, value)  # type: ignore[arg-type]
+    if choice.tool:
+        if choice.mode is not None:
+            raise ValueError('a tool is chosen with {"tool": name}, without a mode')
+        return pb.ToolChoice(
+            mode=pb.ToolChoice.MODE_TOOL, tool_name=choice.tool, every_step=choice.every_step
+        )
+    if choice.mode is None or choice.mode == "tool":  # type: ignore[comparison-overlap]
         raise ValueError('a tool is chosen with {"tool": name}')
-    return pb.ToolChoice(mode=_enum(pb.ToolChoice.Mode, "MODE_", value, "a tool choice"))
+    mode = _enum(pb.ToolChoice.Mode, "MODE_", choice.mode, "a tool choice")
+    return pb.ToolChoice(mode=mode, every_step=choice.every_step)
 
 
 def _client_tools(value: Any) -> list[pb.ClientTool]:

@@ -29,10 +29,15 @@ class ClientTool(Data, frozen=True):
 
 
 class ToolChoice(Data, frozen=True):
-    """`mode` `tool` forces the tool called `tool_name`."""
+    """`mode` `tool` forces the tool called `tool_name`.
+
+    `required` and `tool` hold until a tool, or the tool, was called in the run, and then the model
+    decides; with `every_step` they hold for the whole run.
+    """
 
     mode: Literal["auto", "none", "required", "tool"] = "auto"
     tool_name: str = ""
+    every_step: bool = False
 
 
 class ModelSettings(Data, frozen=True):
@@ -122,7 +127,7 @@ class RunOptions(Data, frozen=True):
     instructions: tuple[str, ...] | None = None
     system: tuple[str, ...] = ()
     model_settings: ModelSettings = ModelSettings()
-    tool_choice: ToolChoice = ToolChoice()
+    tool_choice: ToolChoice | None = None
     client_tools: tuple[ClientTool, ...] = ()
     provider_options: str | None = None
     request_context: str | None = None

@@ -84,7 +84,9 @@ class Asking:
 
     async def _read(self, model: Model, answer: Answer) -> None:
         run = self._run
-        request = model_request(run.agent, run.spec.options, run.tools, self._messages or (), run.calls)
+        request = model_request(
+            run.agent, run.spec.options, run.tools, self._messages or (), run.calls.values()
+        )
         async with closing(model.stream(request)) as batches:
             async for batch in batches:
                 shown = answer.add(batch)

@@ -1,6 +1,6 @@
 """What the agent says and what the caller says, put together for one run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
 from entracte_server.domain.messages import Message
 from entracte_server.domain.options import ClientTool, ModelSettings, RunOptions, ToolChoice
-from entracte_server.domain.runs import Snapshot
+from entracte_server.domain.runs import CallRow, Snapshot
 from entracte_server.engine import prompt
 from entracte_server.models.base import ModelRequest, ToolSpec
 
@@ -51,9 +51,7 @@ def model_settings(agent: Agent, options: RunOptions) -> ModelSettings:
 def merge_options(agent: Agent, options: RunOptions) -> Merged:
     """The caller's choice, else the agent's; the caller's provider options over the agent's, key by
     key within a provider."""
-    choice = options.tool_choice
-    if choice == ToolChoice() and agent.tool_choice is not None:
-        choice = agent.tool_choice
+    choice = options.tool_choice or agent.tool_choice or ToolChoice()
     provider = dict(agent.provider_options)
     if options.provider_options is not None:
         for name, values in json_text.parse(options.provider_options).items():
@@ -61,25 +59,44 @@ def merge_options(agent: Agent, options: RunOptions) -> Merged:
     return Merged(tool_choice=choice, provider_options=provider)
 
 
+def choice_now(
+    choice: ToolChoice, tools: Mapping[str, Tool | ClientTool], calls: Iterable[CallRow]
+) -> ToolChoice:
+    """The choice for the next model call, `calls` being those made so far. What forces a call is satisfied
+    by the first, and where there is nothing to call it forces nothing: providers refuse that."""
+    name = choice.tool_name
+    match choice.mode:
+        case "required" if tools:
+            satisfied = any(True for _ in calls)
+        case "tool" if name in tools:
+            satisfied = any(call.tool_name == name for call in calls)
+        case "required" | "tool":
+            return ToolChoice()
+        case _:
+            return choice
+    return ToolChoice() if satisfied and not choice.every_step else choice
+
+
 def model_request(
     agent: Agent,
     options: RunOptions,
     tools: Mapping[str, Tool | ClientTool],
     messages: Sequence[Message],
-    used_ids: Iterable[str],
+    calls: Collection[CallRow],
 ) -> ModelRequest:
-    """The request of one model call. Where no tool may be called, none is offered."""
+    """The request of one model call, `calls` being those of the run so far. Where no tool may be called,
+    none is offered."""
     merged = merge_options(agent, options)
     if merged.tool_choice.mode == "none":
         tools = {}
     return ModelRequest(
         messages=messages,
         tools=[ToolSpec(name, tool.description, tool.input_schema) for name, tool in tools.items()],
-        tool_choice=merged.tool_choice,
+        tool_choice=choice_now(merged.tool_choice, tools, calls),
         settings=model_settings(agent, options),
         provider_options=merged.provider_options,
         include_raw=options.include_raw_chunks,
-        reserved_ids=frozenset(used_ids),
+        reserved_ids=frozenset(call.call_id for call in calls),
     )
 
 
@@ -95,5 +112,5 @@ def last_request(agent: Agent, snapshot: Snapshot) -> ModelRequest | None:
         snapshot.spec.options,
         tools_of(agent, snapshot.spec.options),
         prompt.conversation(snapshot.spec, snapshot.steps[:-1], earlier),
-        (call.call_id for call in earlier),
+        earlier,
     )

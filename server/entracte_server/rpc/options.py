@@ -191,9 +191,9 @@ def _settings(options: options_pb2.GenerateOptions) -> ModelSettings:
     )
 
 
-def _choice(options: options_pb2.GenerateOptions, names: set[str]) -> ToolChoice:
+def _choice(options: options_pb2.GenerateOptions, names: set[str]) -> ToolChoice | None:
     if not options.HasField("tool_choice"):
-        return ToolChoice()
+        return None
     mode = _CHOICES.get(options.tool_choice.mode)
     name = options.tool_choice.tool_name
     if mode is None:
@@ -202,7 +202,12 @@ def _choice(options: options_pb2.GenerateOptions, names: set[str]) -> ToolChoice
         raise invalid("options.tool_choice.tool_name", f"the agent has no tool {name!r}")
     if mode != "tool" and name:
         raise invalid("options.tool_choice.tool_name", "goes with MODE_TOOL only")
-    return ToolChoice(mode, name)  # type: ignore[arg-type]
+    if mode == "tool" and options.HasField("active_tools") and name not in options.active_tools.names:
+        raise invalid("options.tool_choice.tool_name", f"{name!r} is not one of active_tools")
+    every_step = options.tool_choice.every_step
+    if every_step and mode not in ("required", "tool"):
+        raise invalid("options.tool_choice.every_step", "goes with MODE_REQUIRED and MODE_TOOL only")
+    return ToolChoice(mode, name, every_step)  # type: ignore[arg-type]
 
 
 def _client_tools(agent: Agent, options: options_pb2.GenerateOptions) -> tuple[ClientTool, ...]:

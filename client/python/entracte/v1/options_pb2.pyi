@@ -1100,19 +1100,26 @@ class ToolChoice(_message.Message):
 
     MODE_FIELD_NUMBER: _builtins.int
     TOOL_NAME_FIELD_NUMBER: _builtins.int
+    EVERY_STEP_FIELD_NUMBER: _builtins.int
     mode: Global___ToolChoice.Mode.ValueType
     """The mode."""
     tool_name: _builtins.str
     """The tool, with MODE_TOOL."""
+    every_step: _builtins.bool
+    """With MODE_REQUIRED and MODE_TOOL: whether they hold for every step. Default false: they hold until a
+    tool, or the tool, was called in the run; from the next step on the model decides. With true a model
+    that obeys never says anything, and the run ends with `max_steps`.
+    """
     def __init__(
         self,
         *,
         mode: Global___ToolChoice.Mode.ValueType = ...,
         tool_name: _builtins.str = ...,
+        every_step: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mode", b"mode", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["every_step", b"every_step", "mode", b"mode", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
