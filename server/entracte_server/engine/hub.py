@@ -80,7 +80,9 @@ class Subscription:
             self._waiter.set_result(None)
 
     def look_again(self) -> None:
-        """Send the reader back to the store."""
+        """Send the reader back to the store, which knows better than what was told before."""
+        self._events.clear()
+        self._size = 0
         self.lagging = True
         self.wake()
 

@@ -39,7 +39,6 @@ OWN_ROUNDS = 5
 PATIENCE = 3
 """Rounds in which nobody may take a run over before its readers are told that nobody here can."""
 
-
 MAX_FAILED_ROUNDS = 5
 """Rounds that may fail in a row before readers are sent to the store, which tells them why."""
 
@@ -122,22 +121,26 @@ class Keeper:
     # ---- what a round does ----
 
     async def round(self) -> None:
-        """One round. Raises `StoreError`. When rounds keep failing, those who follow what happens elsewhere
-        find out for themselves that it cannot be seen any more."""
-        try:
-            await self._round()
-            self._failed_rounds = 0
-        except StoreError:
-            self._failed_rounds += 1
-            if self._failed_rounds > MAX_FAILED_ROUNDS:
-                for key in self._engine.hub.remote:
-                    self._engine.hub.look_again(key)
-            raise
+        """One round. Raises `StoreError`. When rounds keep failing, or there is no lease to do them with,
+        those who follow what happens elsewhere find out for themselves that it cannot be seen any more."""
+        self._failed_rounds += 1
+        if self._engine.lease.check():
+            try:
+                await self._round()
+                self._failed_rounds = 0
+            except StoreError:
+                self._send_readers()
+                raise
+        else:
+            self._send_readers()
+
+    def _send_readers(self) -> None:
+        if self._failed_rounds > MAX_FAILED_ROUNDS:
+            for key in self._engine.hub.remote:
+                self._engine.hub.look_again(key)
 
     async def _round(self) -> None:
         engine = self._engine
-        if not engine.lease.check():
-            return
         self._rounds += 1
         for key in await engine.store.commands(engine.lease.process_id):
             engine.take_up(key)

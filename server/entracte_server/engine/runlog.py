@@ -93,7 +93,8 @@ class RunLog:
         self._next = self._first = run.last_sequence + 1
         self._buffer: list[bytes] = []
         self._size = 0
-        self._encoder = ChunkEncoder(run.run_id, run.step, run.attempt)
+        # A run that ends between two steps has no attempt of the next one yet, and attempts count from 1.
+        self._encoder = ChunkEncoder(run.run_id, run.step, max(1, run.attempt))
         self._patch: RunPatch | None = None
         self._steps: list[StepRecord] = []
         self._calls: dict[str, CallRow] = {}
