@@ -23,7 +23,14 @@ from entracte_server.store.opening import without_password
 
 DEFAULT_FILE = "entracte.toml"
 
-Seconds = Annotated[float, pydantic.Field(gt=0)]
+LONGEST = 36_600 * 86400
+"""Seconds. What is to last for longer has no end: clocks and databases do not count so far."""
+
+Seconds = Annotated[float, pydantic.Field(gt=0, le=LONGEST)]
+Grace = Annotated[float, pydantic.Field(ge=0, le=LONGEST)]
+ConnectionSeconds = Annotated[float, pydantic.Field(ge=0.001, le=24 * 86400)]
+"""gRPC counts the milliseconds of a connection, with 31 bits."""
+
 Count = Annotated[int, pydantic.Field(ge=1)]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -43,9 +50,7 @@ def _span(value: Any) -> Any:
     return value
 
 
-Span = Annotated[
-    Annotated[float, pydantic.Field(gt=0, le=36_600 * 86400)] | None, pydantic.BeforeValidator(_span)
-]
+Span = Annotated[Annotated[float, pydantic.Field(gt=0, le=LONGEST)] | None, pydantic.BeforeValidator(_span)]
 """How long something is kept: seconds, or `90m`, `12h`, `30d`; None or `forever`."""
 
 
@@ -93,9 +98,8 @@ class Settings(BaseSettings):
         Seconds, pydantic.Field(description="Seconds a worker may take until it serves.")
     ] = 60.0
     worker_hang_timeout: Annotated[
-        float,
+        Grace,
         pydantic.Field(
-            ge=0,
             description="Seconds after which a worker that gives no sign of life is replaced; 0: never.",
         ),
     ] = 60.0
@@ -144,13 +148,14 @@ class Settings(BaseSettings):
     lease: Annotated[
         Seconds,
         pydantic.Field(
+            ge=1,
             description="Seconds a process may be silent before others take over its runs; it is renewed "
-            "three times in that."
+            "three times in that.",
         ),
     ] = 15.0
     disconnect_grace: Annotated[
-        float,
-        pydantic.Field(ge=0, description="Seconds a run with cancel_on_disconnect lives without readers."),
+        Grace,
+        pydantic.Field(description="Seconds a run with cancel_on_disconnect lives without readers."),
     ] = 10.0
     keep_alive: Annotated[Seconds, pydantic.Field(description="Longest silence on a stream, seconds.")] = 15.0
     reader_timeout: Annotated[
@@ -192,20 +197,20 @@ class Settings(BaseSettings):
         Seconds, pydantic.Field(description="Seconds a unary RPC may wait for a run.")
     ] = 3600.0
     connection_age: Annotated[
-        Seconds | None,
+        ConnectionSeconds | None,
         pydantic.Field(
             description="Seconds after which a client is told to connect anew, so that new replicas get "
             "their share; give or take a tenth. Not set: never."
         ),
     ] = None
     connection_age_grace: Annotated[
-        Seconds,
+        ConnectionSeconds,
         pydantic.Field(
             description="Seconds that calls on a connection of that age get to end; streams re-attach."
         ),
     ] = 60.0
     grace: Annotated[
-        float, pydantic.Field(ge=0, description="Seconds running work gets when the server stops.")
+        Grace, pydantic.Field(description="Seconds running work gets when the server stops.")
     ] = 10.0
     reflection: Annotated[bool, pydantic.Field(description="Whether to serve gRPC reflection.")] = True
     log_level: Annotated[
