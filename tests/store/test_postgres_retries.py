@@ -261,6 +261,24 @@ async def test_no_connections_left(postgres: Postgres, postgres_url: str, postgr
     postgres.execute("DROP ROLE narrow")
 
 
+async def test_a_lease_is_renewed_while_reads_wait_for_their_turn(
+    opened: PostgresStore, postgres_url: str
+) -> None:
+    """Many readers at once, after a deploy say, or slow ones must not cost a process its runs."""
+    run = await created(opened)
+    await opened.enter("p", 60)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as other:
+        await other.execute("LOCK TABLE entracte.runs IN ACCESS EXCLUSIVE MODE")
+        reads = [asyncio.create_task(opened.get_run(TENANT, run.run_id)) for _ in range(3 * store.READERS)]
+        await asyncio.sleep(0.1)
+        renewing = asyncio.create_task(opened.renew("p", 60))
+        done, _ = await asyncio.wait({*reads, renewing}, return_when=asyncio.FIRST_COMPLETED)
+        await other.rollback()
+    assert done == {renewing}
+    assert await renewing
+    assert await asyncio.gather(*reads) == [run] * len(reads)
+
+
 class TestSilence:
     """Nothing is refused and nothing arrives."""
 

@@ -65,6 +65,9 @@ class PostgresStore:
     def __init__(self, connect: Connect, listen: Connect, cursors: Cursors) -> None:
         self._writers = Writers(connect, WRITERS)
         self._pool = Pool(connect, READERS)
+        # Of its own: a lease that waits for its turn behind a crowd of readers is lost, and with it the
+        # runs of a process whose only fault is that it is busy.
+        self._leases = Pool(connect, 1)
         self._interests = Interests()
         self._notifier = Notifier(listen, self._interests)
         self._cursors = cursors
@@ -96,6 +99,7 @@ class PostgresStore:
         self._present = ""
         await self._notifier.close()
         await self._pool.close()
+        await self._leases.close()
         await self._writers.close()
 
     # ---- runs ----
@@ -144,13 +148,13 @@ class PostgresStore:
 
     async def enter(self, process_id: str, seconds: float) -> None:
         """See `Store.enter`."""
-        await self._pool.execute(lambda at: processes.enter(process_id, seconds))
+        await self._leases.execute(lambda at: processes.enter(process_id, seconds))
         self._present = process_id
         await insist(lambda again: self._notifier.open(process_id))
 
     async def renew(self, process_id: str, seconds: float) -> bool:
         """See `Store.renew`."""
-        renewed = await self._pool.execute(lambda at: processes.renew(process_id, seconds))
+        renewed = await self._leases.execute(lambda at: processes.renew(process_id, seconds))
         if renewed and process_id == self._present:
             self._interests.announce()
         return renewed
@@ -160,7 +164,7 @@ class PostgresStore:
         if process_id == self._present:
             self._present = ""
             await self._notifier.close()
-        await self._pool.execute(lambda at: processes.leave(process_id))
+        await self._leases.execute(lambda at: processes.leave(process_id))
 
     async def lead(self, duty: str, process_id: str, seconds: float) -> bool:
         """See `Store.lead`."""
