@@ -21,7 +21,7 @@ from entracte_server.domain.results import RunError, Usage
 FIELDS = {f.name: f for f in chunk_pb2.Chunk.DESCRIPTOR.oneofs_by_name["payload"].fields}
 """The payloads of the contract, by the name of their field."""
 
-NOT_MADE_YET = {"object", "object_result", "is_task_complete", "tripwire"}
+NOT_MADE_YET = {"is_task_complete", "tripwire"}
 """Payloads of the contract that this version of the server does not make."""
 
 NOT_SENT: dict[type[Payload], set[str]] = {d.ToolCall: {"args_error"}}

@@ -178,8 +178,10 @@ _DECODERS: dict[str, _Decoder] = {
     "tool_call_resolved": _resolved,
     "source_reference": lambda h, p: c.SourceChunk(*h, p.id, text_of(p, "provider_metadata"), p.url, p.title),
     "file": lambda h, p: c.FileChunk(*h, p.media_type, p.data, p.url),
-    "object": lambda h, p: c.ObjectChunk(*h, text_of(p, "object")),
-    "object_result": lambda h, p: c.ObjectResultChunk(*h, text_of(p, "object"), p.is_fallback),
+    "object": lambda h, p: c.ObjectChunk(*h, text_of(p, "object"), p.structuring_model),
+    "object_result": lambda h, p: c.ObjectResultChunk(
+        *h, text_of(p, "object"), p.structuring_model, p.is_fallback
+    ),
     "is_task_complete": _task_complete,
     "tripwire": lambda h, p: c.TripwireChunk(*h, tripwire_of(p.tripwire)),
     "step_finish": _step_finish,

@@ -136,6 +136,8 @@ class FileChunk(ChunkHeader):
 @dataclass(frozen=True)
 class _WithObject(ChunkHeader):
     object_json: str | None
+    structuring_model: str
+    """The second model that makes it; empty where the agent's own model does."""
 
     @cached_property
     def object(self) -> Any:
@@ -145,7 +147,7 @@ class _WithObject(ChunkHeader):
 
 @dataclass(frozen=True)
 class ObjectChunk(_WithObject):
-    """A partial structured output, not validated."""
+    """A partial structured output, not validated. It replaces the one before it."""
 
     type: ClassVar[Literal["object"]] = "object"
 

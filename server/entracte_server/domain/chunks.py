@@ -233,6 +233,24 @@ class File(Payload, frozen=True):
     url: str = ""
 
 
+class Object(Payload, frozen=True):
+    """A structured output so far, as JSON text; not validated. `structuring_model` is the second model
+    that makes it, empty where the agent's own does."""
+
+    type = "object"
+    object: str
+    structuring_model: str = ""
+
+
+class ObjectResult(Payload, frozen=True):
+    """The validated structured output, as JSON text."""
+
+    type = "object-result"
+    object: str
+    is_fallback: bool = False
+    structuring_model: str = ""
+
+
 class StepFinish(Payload, frozen=True):
     """`usage` is this step's, `total_usage` the run's so far."""
 

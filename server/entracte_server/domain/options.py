@@ -96,6 +96,24 @@ class ToolHooks(Data, frozen=True):
     after_tool_call: str = ""
 
 
+class StructuredOutput(Data, frozen=True):
+    """An answer that fits `schema`, the JSON text of a JSON Schema of any kind of value.
+
+    `model` (`provider/model`) makes the object of the first one's prose in a call of its own, with
+    `provider_options` (JSON text); empty: the agent's own model answers with the object. `fallback_value`
+    is JSON text that fits the schema. `injection` says where the model that makes the object is told the
+    schema: `auto` natively or else as `system`, `off` natively or not at all.
+    """
+
+    schema: str
+    model: str = ""
+    error_strategy: Literal["strict", "warn", "fallback"] = "strict"
+    fallback_value: str | None = None
+    instructions: str = ""
+    injection: Literal["auto", "off", "system", "inline"] = "auto"
+    provider_options: str | None = None
+
+
 class StepOverrides(Data, frozen=True):
     """What is different in one step; None is as ever.
 
@@ -141,3 +159,5 @@ class RunOptions(Data, frozen=True):
     prepare_step: str = ""
     hooks: ToolHooks | None = None
     is_task_complete: TaskCompletion | None = None
+    structured_output: StructuredOutput | None = None
+    max_processor_retries: int | None = None

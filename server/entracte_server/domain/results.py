@@ -27,7 +27,8 @@ class RunError(Data, frozen=True):
 
     `kind`: `provider_error`, `cut` (the model's stream ended without a finish reason), `stall` (no
     bytes within the idle limit), `content_filter`, `empty_stream`, `connection`, `timeout`,
-    `tool_limit`, `expired` (nobody decided a call in time, and the run was to fail then), `internal`.
+    `tool_limit`, `expired` (nobody decided a call in time, and the run was to fail then),
+    `structured_output_invalid` (`raw` lists the violations), `structured_output_truncated`, `internal`.
     `status` is the provider's HTTP status, 0 where there was none. `retry_after` is in seconds, 0 where
     the provider did not say.
     """

@@ -120,6 +120,24 @@ class CheckRecord(Data, frozen=True):
     usage: Usage = Usage()
 
 
+class Rejected(Data, frozen=True):
+    """An attempt at a step whose answer was sent back. `parts` are what the model is shown of that answer
+    when it is asked again, `feedback` what it is told of it."""
+
+    parts: tuple[AnyPart, ...]
+    feedback: tuple[Feedback, ...]
+
+
+class ObjectRecord(Data, frozen=True):
+    """What an answer came to as structured output: `object` is JSON text, None where nothing fits the
+    schema. `usage` is what the structuring model `model` used, where there is one."""
+
+    object: str | None = None
+    is_fallback: bool = False
+    model: str = ""
+    usage: Usage = Usage()
+
+
 class StepRecord(Data, frozen=True):
     """A complete answer of the model: the checkpoint before any tool starts.
 
@@ -127,7 +145,12 @@ class StepRecord(Data, frozen=True):
     own. `requested_tools` says whether the answer had calls. What comes to light after the answer is added
     when the step ends: `check` is what the checks of completion said, `is_draft` that the text is none of
     the run's text because it was not enough, `feedback` what the model is told of it. `overrides` are the
-    step's own settings.
+    step's own settings. `structured` is there once the answer was read as structured output, and
+    `schema_injected` says that the prompt had the schema because the provider refused it natively.
+
+    `rejected` are earlier attempts whose answers were sent back; `usage` includes theirs. `again` says
+    that the last of them was the last answer so far: the step is to be asked again, and the record holds
+    nothing but that.
     """
 
     step: int
@@ -147,6 +170,10 @@ class StepRecord(Data, frozen=True):
     is_draft: bool = False
     feedback: tuple[Feedback, ...] = ()
     overrides: StepOverrides | None = None
+    structured: ObjectRecord | None = None
+    rejected: tuple[Rejected, ...] = ()
+    again: bool = False
+    schema_injected: bool = False
 
 
 CallState = Literal["requested", "waiting", "decided", "started", "done"]

@@ -4,11 +4,12 @@ it when it is cut."""
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from entracte_server.domain import chunks as c
 from entracte_server.domain.messages import Message
-from entracte_server.domain.runs import StepRecord
+from entracte_server.domain.runs import Feedback, Rejected, StepRecord
 from entracte_server.engine import prompt
 from entracte_server.engine.answer import Answer, is_empty
 from entracte_server.engine.configure import model_request
@@ -63,11 +64,10 @@ class Asking:
                     run.attempt += 1
                     self._announced = False
                 continue
-            record = answer.record(
-                step=run.step, attempt=run.attempt, message_id=run.message_id, model=model.name
+            record = self._kept(
+                answer.record(step=run.step, attempt=run.attempt, message_id=run.message_id, model=model.name)
             )
             self._answer = None
-            run.steps.append(record)
             calls = answer.call_rows(run.step)
             run.calls.update((call.call_id, call) for call in calls)
             run.log.stage(steps=(record,), calls=calls, patch=RunPatch(usage=run.total()))
@@ -84,9 +84,10 @@ class Asking:
 
     async def _read(self, model: Model, answer: Answer) -> None:
         run = self._run
-        request = model_request(
-            run.agent, run.spec.options, run.tools, self._messages or (), run.calls.values()
-        )
+        messages = self._messages or []
+        if run.steps and run.steps[-1].again:
+            messages = [*messages, *prompt.rejected_messages(run.steps[-1])]
+        request = model_request(run.agent, run.spec.options, run.tools, messages, run.calls.values())
         async with closing(model.stream(request)) as batches:
             async for batch in batches:
                 shown = answer.add(batch)
@@ -113,5 +114,36 @@ class Asking:
             reason=reason,
         )
         if reason == "error" or not is_empty(record):
-            run.steps.append(record)
-            run.log.stage(steps=(record,), patch=RunPatch(usage=run.total()))
+            run.log.stage(steps=(self._kept(record),), patch=RunPatch(usage=run.total()))
+
+    def _kept(self, record: StepRecord) -> StepRecord:
+        """The step's record, in place of what was kept of its earlier attempts."""
+        steps = self._run.steps
+        if steps and steps[-1].again:
+            earlier = steps.pop()
+            record = msgspec.structs.replace(
+                record, usage=earlier.usage + record.usage, rejected=earlier.rejected
+            )
+        steps.append(record)
+        return record
+
+    def send_back(self, record: StepRecord, feedback: Feedback, *, shown: bool) -> StepRecord:
+        """The last answer is not accepted: the step is to be asked again, in another attempt, and the
+        model is told why. `shown`: it is shown its answer, too."""
+        run = self._run
+        rejected = Rejected(record.parts if shown else (), (feedback,))
+        record = StepRecord(
+            step=record.step,
+            attempt=record.attempt,
+            message_id=record.message_id,
+            reason=record.reason,
+            usage=record.usage,
+            model=record.model,
+            rejected=(*record.rejected, rejected),
+            again=True,
+        )
+        run.steps[-1] = record
+        run.log.stage(steps=(record,), patch=RunPatch(usage=run.total()))
+        run.attempt += 1
+        self._announced = False
+        return record

@@ -111,6 +111,9 @@ def last_request(agent: Agent, snapshot: Snapshot) -> ModelRequest | None:
         agent,
         snapshot.spec.options,
         tools_of(agent, snapshot.spec.options),
-        prompt.conversation(snapshot.spec, snapshot.steps[:-1], earlier),
+        [
+            *prompt.conversation(snapshot.spec, snapshot.steps[:-1], earlier),
+            *prompt.rejected_messages(snapshot.steps[-1]),
+        ],
         earlier,
     )

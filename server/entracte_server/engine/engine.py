@@ -414,7 +414,8 @@ class Engine:
             # All that is left to do is to settle and end it, which needs no agent.
             self._execute(Agent(id=row.agent_id, model="none/none"), (), snapshot)
             return
-        if recovered and not (snapshot.steps and snapshot.steps[-1].step == row.step):
+        last = snapshot.steps[-1] if snapshot.steps else None
+        if recovered and (last is None or last.step != row.step or last.again):
             # The answer that was being received is void; the model is asked again.
             attempt = snapshot.run.attempt + 1
             snapshot = msgspec.structs.replace(

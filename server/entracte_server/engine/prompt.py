@@ -73,6 +73,16 @@ def feedback_message(feedback: Feedback) -> Message:
     )
 
 
+def rejected_messages(record: StepRecord) -> list[Message]:
+    """What the model is shown of the attempts at this step whose answers were sent back."""
+    messages = []
+    for rejected in record.rejected:
+        if rejected.parts:
+            messages.append(Message("assistant", rejected.parts))
+        messages += [feedback_message(feedback) for feedback in rejected.feedback]
+    return messages
+
+
 def conversation(spec: RunSpec, steps: Iterable[StepRecord], calls: Iterable[CallRow]) -> list[Message]:
     """The whole conversation so far, as a model is given it."""
     return opening(spec) + answers(steps, calls)

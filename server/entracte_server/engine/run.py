@@ -282,8 +282,8 @@ class RunExecution:
         while True:
             if self.leaving:
                 raise HandedOver
-            record = self.steps[-1] if self.steps and self.steps[-1].step == self.step else None
-            if record is None:
+            record = self.steps[-1] if self.steps else None
+            if record is None or record.step != self.step or record.again:
                 try:
                     async with self.until_leaving():
                         record = await self.asking.ask()

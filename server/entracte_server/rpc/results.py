@@ -97,6 +97,8 @@ def result_message(
     for record in steps:
         own = calls.get(record.step, [])
         usage = usage + record.usage
+        if record.again:  # nothing of it counts but what it cost
+            continue
         step = result.steps.add(
             step=record.step,
             text=_text(record),
@@ -132,8 +134,8 @@ def result_message(
     result.text = "".join(texts)
     result.reasoning_text = "".join(part.text for part in result.reasoning)
     result.usage.CopyFrom(values.usage(usage))
-    if steps:
-        last = steps[-1]
+    if result.steps:
+        last = steps[len(result.steps) - 1]
         result.response.CopyFrom(_response(last))
         result.response.messages.extend(result.messages[asked:])
         if last.response.provider_metadata is not None:

@@ -52,6 +52,8 @@ _FIELDS: dict[type[Payload], str] = {
     d.ToolCallResolved: "tool_call_resolved",
     d.Source: "source_reference",
     d.File: "file",
+    d.Object: "object",
+    d.ObjectResult: "object_result",
     d.StepFinish: "step_finish",
     d.Finish: "finish",
     d.Error: "error",

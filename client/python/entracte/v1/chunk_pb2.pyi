@@ -1205,11 +1205,16 @@ Global___FileChunk: _TypeAlias = FileChunk  # noqa: Y015
 
 @_typing.final
 class ObjectChunk(_message.Message):
-    """A partial structured output, not validated."""
+    """A partial structured output, not validated. It replaces the one before it. There is one each time
+    the model's text has grown by a quarter, and none where nothing changed.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     OBJECT_FIELD_NUMBER: _builtins.int
+    STRUCTURING_MODEL_FIELD_NUMBER: _builtins.int
+    structuring_model: _builtins.str
+    """The structuring model that makes it, `provider/model`; empty where the agent's own model does."""
     @_builtins.property
     def object(self) -> _json_pb2.Json:
         """The value so far."""
@@ -1218,10 +1223,11 @@ class ObjectChunk(_message.Message):
         self,
         *,
         object: _json_pb2.Json | None = ...,
+        structuring_model: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object", "structuring_model", b"structuring_model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1229,14 +1235,19 @@ Global___ObjectChunk: _TypeAlias = ObjectChunk  # noqa: Y015
 
 @_typing.final
 class ObjectResultChunk(_message.Message):
-    """The validated structured output."""
+    """The validated structured output. One per step without tool calls, just before its `step_finish`."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     OBJECT_FIELD_NUMBER: _builtins.int
     IS_FALLBACK_FIELD_NUMBER: _builtins.int
+    STRUCTURING_MODEL_FIELD_NUMBER: _builtins.int
     is_fallback: _builtins.bool
     """Whether it is the fallback value."""
+    structuring_model: _builtins.str
+    """The structuring model that made it, `provider/model`; empty where the agent's own model did, and
+    for the fallback value.
+    """
     @_builtins.property
     def object(self) -> _json_pb2.Json:
         """The value."""
@@ -1246,10 +1257,11 @@ class ObjectResultChunk(_message.Message):
         *,
         object: _json_pb2.Json | None = ...,
         is_fallback: _builtins.bool = ...,
+        structuring_model: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_fallback", b"is_fallback", "object", b"object"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_fallback", b"is_fallback", "object", b"object", "structuring_model", b"structuring_model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -159,7 +159,7 @@ class GenerateOptions(_message.Message):
 
     @_builtins.property
     def output(self) -> _json_pb2.Json:
-        """Deprecated form of `structured_output` without a model: the schema alone."""
+        """Deprecated form of `structured_output` with nothing but the schema. Only one of them can be given."""
 
     @_builtins.property
     def input_processors(self) -> Global___ProcessorRefs:
@@ -566,7 +566,9 @@ Global___ToolApprovalRules: _TypeAlias = ToolApprovalRules  # noqa: Y015
 
 @_typing.final
 class StructuredOutput(_message.Message):
-    """How the answer is forced into a JSON Schema."""
+    """How the answer is forced into a JSON Schema. The object is in `GenerateResult.object`; a run that
+    ends before the model gave an answer without tool calls (`max_steps`, for one) has none.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -579,7 +581,7 @@ class StructuredOutput(_message.Message):
         ERROR_STRATEGY_UNSPECIFIED: StructuredOutput._ErrorStrategy.ValueType  # 0
         """The same as strict."""
         ERROR_STRATEGY_STRICT: StructuredOutput._ErrorStrategy.ValueType  # 1
-        """The run fails."""
+        """The run fails, with kind `structured_output_invalid` or `structured_output_truncated`."""
         ERROR_STRATEGY_WARN: StructuredOutput._ErrorStrategy.ValueType  # 2
         """The result has a warning and no object."""
         ERROR_STRATEGY_FALLBACK: StructuredOutput._ErrorStrategy.ValueType  # 3
@@ -591,7 +593,7 @@ class StructuredOutput(_message.Message):
     ERROR_STRATEGY_UNSPECIFIED: StructuredOutput.ErrorStrategy.ValueType  # 0
     """The same as strict."""
     ERROR_STRATEGY_STRICT: StructuredOutput.ErrorStrategy.ValueType  # 1
-    """The run fails."""
+    """The run fails, with kind `structured_output_invalid` or `structured_output_truncated`."""
     ERROR_STRATEGY_WARN: StructuredOutput.ErrorStrategy.ValueType  # 2
     """The result has a warning and no object."""
     ERROR_STRATEGY_FALLBACK: StructuredOutput.ErrorStrategy.ValueType  # 3
@@ -606,13 +608,15 @@ class StructuredOutput(_message.Message):
         PROMPT_INJECTION_UNSPECIFIED: StructuredOutput._PromptInjection.ValueType  # 0
         """As auto."""
         PROMPT_INJECTION_AUTO: StructuredOutput._PromptInjection.ValueType  # 1
-        """Natively where the provider can, else in the prompt."""
+        """Natively where the provider can with what else is asked of it, else in a system message. Where a
+        provider refuses it nevertheless, it is asked again with the schema in a system message.
+        """
         PROMPT_INJECTION_OFF: StructuredOutput._PromptInjection.ValueType  # 2
-        """Never in the prompt."""
+        """Never in the prompt: natively, or not at all, with a warning."""
         PROMPT_INJECTION_SYSTEM: StructuredOutput._PromptInjection.ValueType  # 3
-        """In a system message."""
+        """In a system message, and never natively."""
         PROMPT_INJECTION_INLINE: StructuredOutput._PromptInjection.ValueType  # 4
-        """In the last user message."""
+        """In the last user message, and never natively."""
 
     class PromptInjection(_PromptInjection, metaclass=_PromptInjectionEnumTypeWrapper):
         """Where the schema is told to the model."""
@@ -620,13 +624,15 @@ class StructuredOutput(_message.Message):
     PROMPT_INJECTION_UNSPECIFIED: StructuredOutput.PromptInjection.ValueType  # 0
     """As auto."""
     PROMPT_INJECTION_AUTO: StructuredOutput.PromptInjection.ValueType  # 1
-    """Natively where the provider can, else in the prompt."""
+    """Natively where the provider can with what else is asked of it, else in a system message. Where a
+    provider refuses it nevertheless, it is asked again with the schema in a system message.
+    """
     PROMPT_INJECTION_OFF: StructuredOutput.PromptInjection.ValueType  # 2
-    """Never in the prompt."""
+    """Never in the prompt: natively, or not at all, with a warning."""
     PROMPT_INJECTION_SYSTEM: StructuredOutput.PromptInjection.ValueType  # 3
-    """In a system message."""
+    """In a system message, and never natively."""
     PROMPT_INJECTION_INLINE: StructuredOutput.PromptInjection.ValueType  # 4
-    """In the last user message."""
+    """In the last user message, and never natively."""
 
     SCHEMA_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
@@ -636,24 +642,27 @@ class StructuredOutput(_message.Message):
     JSON_PROMPT_INJECTION_FIELD_NUMBER: _builtins.int
     PROVIDER_OPTIONS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """A second model that turns the first one's prose into the object; `provider/model`."""
+    """A second model that turns the first one's prose into the object, in a call of its own after the
+    answer: `provider/model`. Its tokens count as the run's. Empty: the agent's own model answers with
+    the object.
+    """
     error_strategy: Global___StructuredOutput.ErrorStrategy.ValueType
-    """What to do with an answer that does not fit."""
+    """What to do with an answer that does not fit, once `max_processor_retries` are used up. Default: strict."""
     instructions: _builtins.str
-    """Additional instructions about the object."""
+    """Said to the model that makes the object, beside the schema."""
     json_prompt_injection: Global___StructuredOutput.PromptInjection.ValueType
-    """Where the schema is told to the model."""
+    """Where the schema is told to the model that makes the object. Default: auto."""
     @_builtins.property
     def schema(self) -> _json_pb2.Json:
-        """The JSON Schema."""
+        """The JSON Schema, of any kind of value. Required."""
 
     @_builtins.property
     def fallback_value(self) -> _json_pb2.Json:
-        """The object to use with the fallback strategy. Must fit the schema."""
+        """The object to use with the fallback strategy. Required there. Must fit the schema."""
 
     @_builtins.property
     def provider_options(self) -> _json_pb2.Json:
-        """Provider options for the structuring model, as in `GenerateOptions.provider_options`."""
+        """Provider options for the structuring model, as in `GenerateOptions.provider_options`. Needs `model`."""
 
     def __init__(
         self,

@@ -197,7 +197,10 @@ class RunError(_message.Message):
     kind: _builtins.str
     """The kind: `provider_error`, `cut` (the model's stream broke off), `stall` (no bytes within the
     idle limit), `content_filter`, `empty_stream`, `connection`, `timeout`, `tool_limit` (no usable tool call in
-    several steps in a row), `expired` (nobody decided a call in time, and the run was to fail then), `internal`.
+    several steps in a row), `expired` (nobody decided a call in time, and the run was to fail then),
+    `structured_output_invalid` (the answer does not fit the schema; `raw` lists the violations as
+    `[{"path":"/a/0","message":"..."}]`), `structured_output_truncated` (it was cut before it was
+    complete), `internal`.
     """
     message: _builtins.str
     """In words."""
