@@ -16,12 +16,12 @@ from entracte.v1 import chunk_pb2, json_pb2, result_pb2
 from entracte_server.domain import chunks as d
 from entracte_server.domain.chunks import OpenCall, PathElement, Payload
 from entracte_server.domain.data import Data
-from entracte_server.domain.results import RunError, Usage
+from entracte_server.domain.results import RunError, Tripwire, Usage
 
 FIELDS = {f.name: f for f in chunk_pb2.Chunk.DESCRIPTOR.oneofs_by_name["payload"].fields}
 """The payloads of the contract, by the name of their field."""
 
-NOT_MADE_YET = {"is_task_complete", "tripwire"}
+NOT_MADE_YET = {"is_task_complete"}
 """Payloads of the contract that this version of the server does not make."""
 
 NOT_SENT: dict[type[Payload], set[str]] = {d.ToolCall: {"args_error"}}
@@ -148,6 +148,13 @@ def _error(value: RunError) -> result_pb2.RunError:
     return made
 
 
+def _tripwire(value: Tripwire) -> result_pb2.Tripwire:
+    made = result_pb2.Tripwire(reason=value.reason, retry=value.retry, processor_id=value.processor_id)
+    if value.metadata is not None:
+        made.metadata.text = value.metadata
+    return made
+
+
 def _open_call(value: OpenCall) -> chunk_pb2.OpenCall:
     made = chunk_pb2.OpenCall()
     made.pending_call_id = value.pending_call_id
@@ -166,6 +173,8 @@ def _field(field: FieldDescriptor, value: Any) -> Any:
         return _usage(value)
     if isinstance(value, RunError):
         return _error(value)
+    if isinstance(value, Tripwire):
+        return _tripwire(value)
     if field.message_type is Timestamp.DESCRIPTOR:
         return Timestamp(seconds=value // 1000, nanos=value % 1000 * 1_000_000)
     if field.message_type is not None:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from entracte_server.domain.data import Data
 from entracte_server.domain.results import RunError, Usage
+from entracte_server.domain.results import Tripwire as Stopped
 
 FinishReason = Literal[
     "stop",
@@ -286,6 +287,13 @@ class Finish(Payload, frozen=True):
 class Error(Payload, frozen=True):
     type = "error"
     error: RunError
+
+
+class Tripwire(Payload, frozen=True):
+    """A processor stopped the step, and the run unless the step is tried again."""
+
+    type = "tripwire"
+    tripwire: Stopped
 
 
 class Abort(Payload, frozen=True):

@@ -131,6 +131,13 @@ class StepOverrides(Data, frozen=True):
     system: tuple[str, ...] | None = None
 
 
+class ProcessorRef(Data, frozen=True):
+    """A processor by the name it is registered under. `parameters` is the JSON text of an object."""
+
+    name: str
+    parameters: str | None = None
+
+
 class RunOptions(Data, frozen=True):
     """Everything a caller may say about one run. JSON values are text. Times are in seconds.
 
@@ -160,4 +167,6 @@ class RunOptions(Data, frozen=True):
     hooks: ToolHooks | None = None
     is_task_complete: TaskCompletion | None = None
     structured_output: StructuredOutput | None = None
+    input_processors: tuple[ProcessorRef, ...] | None = None
+    output_processors: tuple[ProcessorRef, ...] | None = None
     max_processor_retries: int | None = None

@@ -22,13 +22,24 @@ class Usage(Data, frozen=True):
         )
 
 
+class Tripwire(Data, frozen=True):
+    """What a processor said when it stopped something. `metadata` is the JSON text of an object; `retry`
+    says that it asked for another try of the step, whether there was one or not."""
+
+    reason: str
+    processor_id: str
+    retry: bool = False
+    metadata: str | None = None
+
+
 class RunError(Data, frozen=True):
     """Why a run failed. It is a result, never the status of an RPC.
 
     `kind`: `provider_error`, `cut` (the model's stream ended without a finish reason), `stall` (no
     bytes within the idle limit), `content_filter`, `empty_stream`, `connection`, `timeout`,
     `tool_limit`, `expired` (nobody decided a call in time, and the run was to fail then),
-    `structured_output_invalid` (`raw` lists the violations), `structured_output_truncated`, `internal`.
+    `structured_output_invalid` (`raw` lists the violations), `structured_output_truncated`,
+    `processor` (one of the run's processors failed), `internal`.
     `status` is the provider's HTTP status, 0 where there was none. `retry_after` is in seconds, 0 where
     the provider did not say.
     """

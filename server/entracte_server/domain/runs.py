@@ -11,7 +11,7 @@ from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import OnExpiry
 from entracte_server.domain.messages import AnyPart, Message
 from entracte_server.domain.options import RunOptions, StepOverrides
-from entracte_server.domain.results import RunError, Usage
+from entracte_server.domain.results import RunError, Tripwire, Usage
 
 SNAPSHOT_FORMAT = 1
 """The version of these records. A process claims only runs whose format it knows."""
@@ -151,6 +151,11 @@ class StepRecord(Data, frozen=True):
     `rejected` are earlier attempts whose answers were sent back; `usage` includes theirs. `again` says
     that the last of them was the last answer so far: the step is to be asked again, and the record holds
     nothing but that.
+
+    `tripwire` is there when a processor vetoed the step: then there is nothing else
+    of the answer, unless only what came after it was stopped. `metadata`, the JSON text of an object, is
+    what processors attached to the answer's message. An answer is `held` until the processors of results
+    have passed it, which nobody but them sees before.
     """
 
     step: int
@@ -174,6 +179,9 @@ class StepRecord(Data, frozen=True):
     rejected: tuple[Rejected, ...] = ()
     again: bool = False
     schema_injected: bool = False
+    tripwire: Tripwire | None = None
+    metadata: str | None = None
+    held: bool = False
 
 
 CallState = Literal["requested", "waiting", "decided", "started", "done"]
@@ -306,6 +314,21 @@ class DecisionRow(Data, frozen=True):
     """The run's last sequence when it was decided: where to follow it from."""
 
 
+class Processing(Data, frozen=True):
+    """What processors have done in a run, and what they keep.
+
+    `states` are their own states, JSON texts by the key of the processor. `input_passed`: the input was
+    processed, and `opening` is what became of it, None where it is what it was. Of the step whose answer is
+    due: `failures` counts the failed model calls that were made again, and `spent` is what processors used.
+    """
+
+    states: Mapping[str, str] = {}
+    input_passed: bool = False
+    opening: tuple[Message, ...] | None = None
+    failures: int = 0
+    spent: Usage = Usage()
+
+
 class Snapshot(Data, frozen=True):
     """All that is needed to go on with a run."""
 
@@ -315,6 +338,7 @@ class Snapshot(Data, frozen=True):
     calls: tuple[CallRow, ...] = ()
     pending: tuple[PendingRow, ...] = ()
     """The open ones."""
+    processing: Processing | None = None
 
     @property
     def waiting(self) -> list[PendingRow]:

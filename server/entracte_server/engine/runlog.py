@@ -17,6 +17,7 @@ from entracte_server.domain.runs import (
     CallRow,
     DecisionRow,
     PendingRow,
+    Processing,
     RunRow,
     RunState,
     StepRecord,
@@ -68,6 +69,7 @@ class RunLog:
         "_opened",
         "_park",
         "_patch",
+        "_processing",
         "_release",
         "_room",
         "_run",
@@ -96,6 +98,7 @@ class RunLog:
         # A run that ends between two steps has no attempt of the next one yet, and attempts count from 1.
         self._encoder = ChunkEncoder(run.run_id, run.step, max(1, run.attempt))
         self._patch: RunPatch | None = None
+        self._processing: Processing | None = None
         self._steps: list[StepRecord] = []
         self._calls: dict[str, CallRow] = {}
         self._opened: list[PendingRow] = []
@@ -147,6 +150,7 @@ class RunLog:
         calls: Iterable[CallRow] = (),
         opened: Iterable[PendingRow] = (),
         closed: Iterable[DecisionRow] = (),
+        processing: Processing | None = None,
     ) -> None:
         """Add changes of state; they are written with the next `commit`, and with a `flush`."""
         if patch is not None:
@@ -161,6 +165,8 @@ class RunLog:
             self._calls[call.call_id] = call
         self._opened.extend(opened)
         self._closed.extend(closed)
+        if processing is not None:
+            self._processing = processing
 
     def flush(self) -> None:
         """Have what was emitted written, without waiting for it."""
@@ -241,7 +247,9 @@ class RunLog:
         return await asyncio.shield(waiter)
 
     def _submit(self) -> None:
-        changed = self._patch or self._steps or self._calls or self._opened or self._closed
+        changed = (
+            self._patch or self._steps or self._calls or self._opened or self._closed or self._processing
+        )
         if not (self._buffer or changed or self._waiter):
             return
         chunks = None
@@ -262,6 +270,7 @@ class RunLog:
             park=self._park,
             end=self._end,
             release=self._release,
+            processing=self._processing,
         )
         self._buffer = []
         self._size = 0
@@ -271,6 +280,7 @@ class RunLog:
             self._calls = {}
             self._opened = []
             self._closed = []
+            self._processing = None
         self._park = self._end = self._release = None
         waiter, self._waiter = self._waiter, None
         self._tries = 0

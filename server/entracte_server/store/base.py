@@ -25,6 +25,7 @@ from entracte_server.domain.runs import (
     CallRow,
     DecisionRow,
     PendingRow,
+    Processing,
     RunRow,
     RunSpec,
     RunState,
@@ -180,7 +181,8 @@ class End(Data, frozen=True):
 class RunWrite(Data, frozen=True):
     """What the owner of a run writes in one transaction.
 
-    `calls` are inserted or replaced by call id, `steps` inserted or replaced by step number.
+    `calls` are inserted or replaced by call id, `steps` inserted or replaced by step number,
+    `processing` replaces what was there.
     `opened` pending calls are inserted; each decision of `closed` settles the pending call it names,
     unless somebody decided it before; its `sequence`, when it has none, is the run's last before this
     write. Chunks follow the run's last sequence, otherwise it is a `ValueError`.
@@ -203,6 +205,7 @@ class RunWrite(Data, frozen=True):
     park: Park | None = None
     end: End | None = None
     release: Release | None = None
+    processing: Processing | None = None
 
 
 class Written(Data, frozen=True):

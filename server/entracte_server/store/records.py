@@ -17,6 +17,7 @@ from entracte_server.domain.runs import (
     CallRow,
     DecisionRow,
     PendingRow,
+    Processing,
     RunRow,
     RunSpec,
     StepRecord,
@@ -65,6 +66,7 @@ _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode
 
 decode_spec = msgspec.msgpack.Decoder(RunSpec).decode
+decode_processing = msgspec.msgpack.Decoder(Processing).decode
 decode_step = msgspec.msgpack.Decoder(StepRecord).decode
 decode_call = msgspec.msgpack.Decoder(CallRow).decode
 _decode_usage = msgspec.msgpack.Decoder(Usage).decode

@@ -57,6 +57,7 @@ _FIELDS: dict[type[Payload], str] = {
     d.StepFinish: "step_finish",
     d.Finish: "finish",
     d.Error: "error",
+    d.Tripwire: "tripwire",
     d.Abort: "abort",
     d.Raw: "raw",
     d.Custom: "custom",
@@ -97,6 +98,7 @@ def _converters(field: FieldDescriptor) -> tuple[_Convert, _Convert] | None:
         "entracte.v1.Json": (values.json, lambda message: message.text),
         "entracte.v1.Usage": (values.usage, values.usage_from),
         "entracte.v1.RunError": (values.run_error, values.run_error_from),
+        "entracte.v1.Tripwire": (values.tripwire, values.tripwire_from),
         "google.protobuf.Timestamp": (values.timestamp, values.milliseconds),
         "entracte.v1.OpenCall": (
             lambda calls: [_open_call(call) for call in calls],

@@ -8,7 +8,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from entracte.v1 import json_pb2, result_pb2
-from entracte_server.domain.results import RunError, Usage
+from entracte_server.domain.results import RunError, Tripwire, Usage
 
 
 def timestamp(ms: int) -> Timestamp:
@@ -100,4 +100,24 @@ def run_error_from(message: result_pb2.RunError) -> RunError:
         retry_after=message.retry_after.seconds + message.retry_after.nanos / 1e9,
         code=message.provider_code,
         raw=message.raw.text if message.HasField("raw") else None,
+    )
+
+
+def tripwire(value: Tripwire) -> result_pb2.Tripwire:
+    """A tripwire as a message."""
+    return result_pb2.Tripwire(
+        reason=value.reason,
+        retry=value.retry,
+        metadata=json(value.metadata),
+        processor_id=value.processor_id,
+    )
+
+
+def tripwire_from(message: result_pb2.Tripwire) -> Tripwire:
+    """The reverse of `tripwire`."""
+    return Tripwire(
+        reason=message.reason,
+        processor_id=message.processor_id,
+        retry=message.retry,
+        metadata=message.metadata.text if message.HasField("metadata") else None,
     )

@@ -103,7 +103,9 @@ def write_run(op: RunWrite, at: Attempt) -> Program[Written]:
 
 
 def _only_appends(op: RunWrite) -> bool:
-    return not (op.steps or op.calls or op.opened or op.closed or op.park or op.end or op.release)
+    return not (
+        op.steps or op.calls or op.opened or op.closed or op.processing or op.park or op.end or op.release
+    )
 
 
 def _append(op: RunWrite, chunks: ChunkRow, at: Attempt) -> Statement:

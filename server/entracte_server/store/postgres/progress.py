@@ -57,6 +57,11 @@ def progress(op: RunWrite, at: Attempt) -> Statement:
         steps = list({step.step: step for step in op.steps}.values())
         numbers = [step.step for step in steps]
         parts.append(_NEW_STEPS.format(value(numbers), value([encode(step) for step in steps])))
+    if op.processing is not None:
+        parts.append(
+            f"processing AS (UPDATE entracte.run_specs s SET processing = {value(encode(op.processing))} "
+            "FROM target t WHERE s.run = t.seq)"
+        )
     if op.opened:
         parts.append(_opened(op, value))
     if op.closed:

@@ -22,6 +22,7 @@ from entracte_server.store.records import (
     PENDING_COLUMNS,
     RUN_COLUMNS,
     decode_call,
+    decode_processing,
     decode_spec,
     decode_step,
     pending_row,
@@ -34,7 +35,7 @@ _SEQ_IF_TAKEN = "(SELECT seq FROM entracte.runs WHERE tenant = $1 AND run_id = $
 
 def _snapshot_sql(seq: str) -> tuple[str, ...]:
     return (
-        f"SELECT data FROM entracte.run_specs WHERE run = {seq}",
+        f"SELECT data, processing FROM entracte.run_specs WHERE run = {seq}",
         f"SELECT data FROM entracte.steps WHERE run = {seq} ORDER BY step",
         f"SELECT data FROM entracte.tool_calls WHERE run = {seq}",
         f"SELECT {PENDING_COLUMNS} FROM {PENDING_WITH_RUN} "
@@ -86,12 +87,14 @@ def snapshot_of(run: RunRow, spec: Result, steps: Result, calls: Result, pending
     """All of a run."""
     found = [decode_call(row[0]) for row in calls.rows]
     found.sort(key=_call_order)
+    data, processing = spec.rows[0]
     return Snapshot(
         run,
-        decode_spec(spec.rows[0][0]),
+        decode_spec(data),
         tuple(decode_step(row[0]) for row in steps.rows),
         tuple(found),
         tuple(pending_row(row) for row in pending.rows),
+        None if processing is None else decode_processing(processing),
     )
 
 

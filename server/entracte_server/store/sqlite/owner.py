@@ -70,6 +70,7 @@ _UPSERT_CALL = (
     "ON CONFLICT (run, call_id) DO UPDATE "
     "SET state = excluded.state, format = excluded.format, data = excluded.data"
 )
+_PROCESSING = "UPDATE run_specs SET processing = ? WHERE run = ?"
 _INSERT_PENDING = (
     "INSERT INTO pending_calls (tenant, pending_call_id, run, call_id, state, create_time, expire_time, "
     "claimed_by, claimed_until, decision_id, agent_id, thread_id, resource_id, format, data) "
@@ -148,6 +149,8 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
         upsert_call(transaction, call, run, form)
     for step in op.steps:
         execute(_UPSERT_STEP, (run, step.step, form, encode(step)))
+    if op.processing is not None:
+        execute(_PROCESSING, (encode(op.processing), run))
     if op.park is not None:
         return _park(transaction, op, op.park, run, last)
     if chunks is not None:

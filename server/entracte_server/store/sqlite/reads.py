@@ -12,13 +12,14 @@ from entracte_server.store.records import (
     PENDING_COLUMNS,
     decision_row,
     decode_call,
+    decode_processing,
     decode_spec,
     decode_step,
     pending_row,
 )
 from entracte_server.store.sqlite.codec import find_decision, find_pending, find_run
 
-_SPEC = "SELECT data FROM run_specs WHERE run = ?"
+_SPEC = "SELECT data, processing FROM run_specs WHERE run = ?"
 _STEPS = "SELECT data FROM steps WHERE run = ? ORDER BY step"
 _CALLS = "SELECT data FROM tool_calls WHERE run = ?"
 _CALL = "SELECT data FROM tool_calls WHERE run = ? AND call_id = ?"
@@ -69,12 +70,19 @@ def load(connection: sqlite3.Connection, tenant: str, run_id: str) -> Snapshot:
 def snapshot(cursor: sqlite3.Cursor, seq: int, run: RunRow) -> Snapshot:
     """All of a run, inside a transaction."""
     key = (seq,)
-    spec = decode_spec(cursor.execute(_SPEC, key).fetchone()[0])
+    spec, processing = cursor.execute(_SPEC, key).fetchone()
     steps = tuple(decode_step(row[0]) for row in cursor.execute(_STEPS, key))
     calls = [decode_call(row[0]) for row in cursor.execute(_CALLS, key)]
     pending = tuple(pending_row(row) for row in cursor.execute(_OPEN, key))
     calls.sort(key=_call_order)
-    return Snapshot(run, spec, steps, tuple(calls), pending)
+    return Snapshot(
+        run,
+        decode_spec(spec),
+        steps,
+        tuple(calls),
+        pending,
+        None if processing is None else decode_processing(processing),
+    )
 
 
 def _call_order(call: CallRow) -> tuple[int, int]:

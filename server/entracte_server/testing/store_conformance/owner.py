@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from entracte_server.domain.messages import FilePart, ReasoningPart, TextPart
 from entracte_server.domain.results import RunError, Usage
-from entracte_server.domain.runs import FileRecord, Outcome, Response, SourceRecord
+from entracte_server.domain.runs import FileRecord, Outcome, Processing, Response, SourceRecord
 from entracte_server.store.base import ChunkRow, CreateRun, LeaseLost, RunExists, RunPatch, Store, Written
 from entracte_server.testing.store_conformance.builders import (
     OWNER,
@@ -121,6 +121,18 @@ class OwnerSuite(StoreSuite):
         await store.write(a_write(run, patch=RunPatch(usage=Usage(), step=0)))
         row = await store.get_run(run.tenant, run.run_id)
         assert (row.step, row.attempt, row.usage) == (0, 4, Usage())
+
+    async def test_what_processors_keep_is_replaced(self, store: Store) -> None:
+        run, other = await created(store), await created(store, run_id="other")
+        await store.write(a_write(run, processing=Processing({"pii": '{"seen":1}'}, failures=1)))
+        then = Processing({"pii": '{"seen":2}'}, True, SPEC.input, spent=Usage(1, 2, 3))
+        await store.write(a_write(run, processing=then, chunks=chunks(1, 1)))
+        await store.write(a_write(run, chunks=chunks(2, 2)))
+        assert (await store.load(run.tenant, run.run_id)).processing == then
+        assert (await store.load(other.tenant, other.run_id)).processing is None
+        parked = await store.write(a_write(run, processing=Processing(), park=a_park(3)))
+        assert parked == Written(parked=True)
+        assert (await store.load(run.tenant, run.run_id)).processing == Processing()
 
     async def test_calls_and_steps_are_replaced_by_id_and_number(self, store: Store) -> None:
         run = await created(store)

@@ -1,0 +1,2 @@
+-- What the processors of a run have done and what they keep; NULL for runs without.
+ALTER TABLE run_specs ADD COLUMN processing BLOB;
