@@ -56,6 +56,7 @@ try:
     raise ExecuteBatchError
 except ExecuteBatchError:
     logging.getLogger("grpc._cython.cygrpc").exception("a client left")
+logging.getLogger("some.library").log(35, "a level of its own")
 log.flush(5)
 """
 
@@ -63,9 +64,11 @@ log.flush(5)
 def test_what_libraries_log_has_the_same_form() -> None:
     """A JSON object a line, with the worker's number and the traceback; that a client left is no fault."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, timeout=60, check=True)
-    first, second = done.stderr.splitlines()
+    first, second, third = done.stderr.splitlines()
     event = json.loads(first)
     assert json.loads(second)["event"] == "a fault"
     assert (event["event"], event["logger"], event["level"]) == ("it failed", "some.library", "error")
     assert event["worker"] == 2
     assert "ZeroDivisionError" in event["exception"]
+    event = json.loads(third)
+    assert (event["event"], event["level"]) == ("a level of its own", "warning")

@@ -12,6 +12,7 @@ from entracte import PendingCallAlreadyDecided, PendingCallExpired
 from entracte_server import Agent, App, DefaultAnswer, ToolContext, ask_user, tool
 from entracte_server.agents.schemas import InvalidValue, Violation
 from entracte_server.engine import expired, keeper, upkeep
+from entracte_server.store.base import NotFound
 from entracte_server.testing import TestServer
 from tests.upkeep.support import (
     ASK,
@@ -247,6 +248,15 @@ class TestWhoDecides:
             assert set(await decisions(client, run_id)) == {"ask_user"}
             broken = False
             assert (await ended(client, run_id)).state == "succeeded"
+
+    async def test_a_call_that_was_decided_meanwhile_did_not_expire(self) -> None:
+        """Whoever finds it too late says so, and not that it expired."""
+        async with serving(app_of(calling(PAY), pay.expiring(60))) as (server, client):
+            call = (await parked(client))["pay"]
+            row, _ = await server.store.get_pending("local", call.pending_call_id)
+            await client.agent("agent").approve(call)
+            with pytest.raises(NotFound):
+                await expired.decide_expired(server.engine, row, row.expire_time + 1)
 
     async def test_people_and_the_server_at_the_same_moment(self, store: str) -> None:
         """Of sixty runs each is decided once, by whoever was first, and nothing hangs."""

@@ -100,9 +100,10 @@ class Forward(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler`."""
+        level = min(record.levelno // 10 * 10, logging.CRITICAL)  # libraries may have levels of their own
         try:
             structlog.get_logger().log(
-                record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info
+                level, record.getMessage(), logger=record.name, exc_info=record.exc_info
             )
         except Exception:
             self.handleError(record)

@@ -13,7 +13,7 @@ from entracte_server.domain.ids import new_id
 from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, PendingRow, Resolution, RunRow
 from entracte_server.engine import decisions
 from entracte_server.engine.expiry import EXPIRED
-from entracte_server.store.base import Decide
+from entracte_server.store.base import Decide, NotFound
 
 if TYPE_CHECKING:
     from entracte_server.engine.engine import Engine
@@ -36,12 +36,12 @@ async def decide_expired(engine: "Engine", pending: PendingRow, now: int) -> boo
     """Decide a call that has expired, as of `now` (ms), in the name of the server. False when it has to
     be left to another process.
 
-    Raises `Refusal` and what the store raises: `Refused` when somebody was quicker.
+    Raises `Refusal` and what the store raises: `Refused` or `NotFound` when somebody was quicker.
     """
     run, found, _ = await engine.store.pending_of_run(pending.tenant, pending.run_id, pending.call_id)
     call = next((call for row, call in found if row.pending_call_id == pending.pending_call_id), None)
-    if call is None:  # decided meanwhile
-        return True
+    if call is None:
+        raise NotFound(f"pending call {pending.pending_call_id} was decided meanwhile")
     agent = engine.app.agents.get(run.agent_id)
     if agent is None:
         return False
