@@ -21,7 +21,7 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("entracte_server.models.openai_chat._FIRST_BACK_OFF", 0.02)
+    monkeypatch.setattr("entracte_server.models.openai_model._FIRST_BACK_OFF", 0.02)
 
 
 def error_body(message: str = "no", **more: Any) -> bytes:

@@ -56,7 +56,8 @@ def _to_message(message: Message) -> pb.Message:
 def _to_part(part: MessagePart) -> pb.MessagePart:
     match part:
         case TextPart():
-            return pb.MessagePart(text=pb.TextPart(text=part.text))
+            said = pb.TextPart(text=part.text, provider_metadata=_metadata(part.provider_metadata))
+            return pb.MessagePart(text=said)
         case ImagePart():
             image = pb.ImagePart(media_type=part.media_type)
             _set_source(image, part)
@@ -67,7 +68,10 @@ def _to_part(part: MessagePart) -> pb.MessagePart:
             return pb.MessagePart(file=file)
         case ToolCallPart():
             call = pb.ToolCallPart(
-                tool_call_id=part.tool_call_id, tool_name=part.tool_name, args=_json.to_json(part.args)
+                tool_call_id=part.tool_call_id,
+                tool_name=part.tool_name,
+                args=_json.to_json(part.args),
+                provider_metadata=_metadata(part.provider_metadata),
             )
             return pb.MessagePart(tool_call=call)
         case ToolResultPart():
@@ -79,14 +83,17 @@ def _to_part(part: MessagePart) -> pb.MessagePart:
             )
             return pb.MessagePart(tool_result=result)
         case ReasoningPart():
-            metadata = part.provider_metadata
             thinking = pb.ReasoningPart(
                 text=part.text,
                 signature=part.signature,
                 redacted=part.redacted,
-                provider_metadata=None if metadata is None else _json.to_json(metadata),
+                provider_metadata=_metadata(part.provider_metadata),
             )
             return pb.MessagePart(reasoning=thinking)
+
+
+def _metadata(value: Any) -> Any:
+    return None if value is None else _json.to_json(value)
 
 
 def _set_source(target: pb.ImagePart | pb.FilePart, part: ImagePart | FilePart) -> None:
@@ -99,14 +106,15 @@ def _set_source(target: pb.ImagePart | pb.FilePart, part: ImagePart | FilePart) 
 def _part_of(part: pb.MessagePart) -> MessagePart | None:
     match part.WhichOneof("part"):
         case "text":
-            return TextPart(part.text.text)
+            return TextPart(part.text.text, _value(part.text, "provider_metadata"))
         case "image":
             return ImagePart(part.image.url, part.image.data, part.image.media_type)
         case "file":
             return FilePart(part.file.url, part.file.data, part.file.media_type, part.file.filename)
         case "tool_call":
             call = part.tool_call
-            return ToolCallPart(call.tool_call_id, call.tool_name, _value(call, "args"))
+            metadata = _value(call, "provider_metadata")
+            return ToolCallPart(call.tool_call_id, call.tool_name, _value(call, "args"), metadata)
         case "tool_result":
             result = part.tool_result
             return ToolResultPart(

@@ -29,10 +29,11 @@ from entracte._enums import Role
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Plain text."""
+    """Plain text. `provider_metadata` goes back to the provider unchanged."""
 
     type: ClassVar[Literal["text"]] = "text"
     text: str
+    provider_metadata: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,13 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallPart:
-    """A tool call the model made."""
+    """A tool call the model made. `provider_metadata` goes back to the provider unchanged."""
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
     tool_call_id: str
     tool_name: str
     args: Any
+    provider_metadata: Any = None
 
 
 @dataclass(frozen=True, slots=True)

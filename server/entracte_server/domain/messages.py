@@ -12,7 +12,10 @@ class Part(Data, frozen=True, tag_field="type"):
 
 
 class TextPart(Part, frozen=True, tag="text"):
+    """Text. `provider_metadata` goes back to the provider unchanged."""
+
     text: str
+    provider_metadata: str | None = None
 
 
 class ReasoningPart(Part, frozen=True, tag="reasoning"):

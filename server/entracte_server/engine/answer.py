@@ -36,7 +36,7 @@ class _Block:
             return None
         text = "".join(self.pieces)
         if self.is_text:
-            return TextPart(text)
+            return TextPart(text, self.metadata)
         return ReasoningPart(text, self.signature, self.redacted, self.metadata)
 
 
@@ -72,14 +72,11 @@ class Answer:
         match event:
             case ModelFinish():
                 self.finish = event
-            case c.TextStart():
-                self._block(event.id, True)
-            case c.ReasoningStart():
-                self._block(event.id, False).metadata = event.provider_metadata
-            case c.TextEnd():
-                self._block(event.id, True)
-            case c.ReasoningEnd():
-                block = self._block(event.id, False)
+            case c.TextStart() | c.ReasoningStart():
+                block = self._block(event.id, type(event) is c.TextStart)
+                block.metadata = event.provider_metadata
+            case c.TextEnd() | c.ReasoningEnd():
+                block = self._block(event.id, type(event) is c.TextEnd)
                 block.metadata = event.provider_metadata or block.metadata
             case c.ReasoningSignature():
                 self._block(event.id, False).signature = event.signature

@@ -6,7 +6,6 @@ usage hold, a whole message counts as one delta unless deltas came before it.
 """
 
 import contextlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,14 +20,13 @@ from entracte_server.models.call_assembler import CallAssembler
 from entracte_server.models.extras import Extras
 from entracte_server.models.plain_delta import decode_plain
 from entracte_server.models.provider_errors import clean, provider_error
+from entracte_server.models.provider_json import decode_json, read_json
 from entracte_server.models.provider_words import finish_reason, read_usage
 from entracte_server.models.surrogates import SurrogateJoiner
 from entracte_server.models.tool_calls import scrub_json
 
 # How often a record that looked plain may turn out not to be, before they all go the general way.
 _PLAIN_MISSES = 16
-
-_decoder = msgspec.json.Decoder()
 
 
 class AnswerAssembler:
@@ -102,7 +100,7 @@ class AnswerAssembler:
         if self._plain and not name and (forward := self._plain_record(data)) is not None:
             return forward
         try:
-            chunk = _decode(data)
+            chunk = decode_json(data)
         except (msgspec.DecodeError, RecursionError):
             return self._odd_record(name, data)
         if type(chunk) is not dict:
@@ -359,40 +357,3 @@ def _choice_zero(choices: list[Any]) -> Any:
         if isinstance(choice, dict) and not choice.get("index"):
             return choice
     return choices[0]
-
-
-def read_json(data: bytes) -> Any:
-    """The JSON value of a record, or None: also where msgspec refuses what a provider meant.
-
-    Raises `RecursionError` where it is nested deeper than JSON may be anywhere in Entracte.
-    """
-    try:
-        return _decode(data)
-    except msgspec.DecodeError:
-        pass
-    try:
-        return _shallow(data, json.loads(data.decode("utf-8", "replace")))
-    except ValueError:
-        return None
-
-
-def _decode(data: bytes) -> Any:
-    return _shallow(data, _decoder.decode(data))
-
-
-def _shallow(data: bytes, value: Any) -> Any:
-    """`value`, read from `data`. The decoder's own limit is the stack's, and leaves values through that
-    nothing else could compare, print or write."""
-    if data.count(b"[") + data.count(b"{") <= json_text.MAX_JSON_DEPTH:
-        return value
-    level = [value]
-    for _ in range(json_text.MAX_JSON_DEPTH + 1):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, (dict, list))
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
-            return value
-    raise RecursionError("nested too deeply")

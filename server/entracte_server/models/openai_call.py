@@ -11,15 +11,14 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from entracte_server.domain.results import RunError
-from entracte_server.models.assembler import AnswerAssembler
-from entracte_server.models.base import ModelError, ModelEvent, ModelRequest
+from entracte_server.models.base import ModelError, ModelEvent
 from entracte_server.models.provider_errors import clean, provider_error
 from entracte_server.models.providers import (
     DEFAULT_IDLE_TIMEOUT,
     PATIENCE,
     ProviderSettings,
 )
-from entracte_server.models.response_body import BodyReader
+from entracte_server.models.response_body import AnswerReader, BodyReader
 from entracte_server.models.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ _SHOWN_HEADERS = re.compile(r"(x-)?request-id|cf-ray|retry-after.*|(\w+-)?rateli
 
 
 class OpenAICall:
-    """Open it, take batches until one is empty, close it whatever happens.
+    """Open it, take batches until one is empty, close it whatever happens. `answer` reads the body.
 
     Every failure is a `ModelError`; what came before it is given first.
     """
@@ -52,23 +51,16 @@ class OpenAICall:
         self,
         provider: ProviderSettings,
         client: "ProviderClient",
-        request: ModelRequest,
+        answer: AnswerReader,
         warnings: tuple[str, ...],
     ) -> None:
         self._provider = provider
         self._client = client
-        self._request = request
         self._warnings = warnings
         self._idle = DEFAULT_IDLE_TIMEOUT if provider.idle_timeout is None else provider.idle_timeout
         self._patience = self._idle * PATIENCE if provider.patience is None else provider.patience
         self._secrets = (client.key,)
-        self._answer = AnswerAssembler(
-            request.reserved_ids,
-            include_raw=request.include_raw,
-            think_tags=provider.think_tags,
-            finish_optional=provider.finish_optional,
-            secrets=self._secrets,
-        )
+        self._answer = answer
         self._body = BodyReader(self._answer, self._secrets, provider.max_answer_bytes)
         self._response: httpx2.Response | None = None
         self._bytes: AsyncGenerator[bytes, None] | None = None
@@ -76,14 +68,14 @@ class OpenAICall:
         self._failure: ModelError | None = None
         self._over = False
 
-    async def open(self, body: bytes) -> None:
+    async def open(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Sends the request; returns when the head of the response is there."""
         import aiohttp
         import httpx2
 
         try:
             async with asyncio.timeout(self._patience):
-                self._response = await self._client.post(body, self._request.settings.headers)
+                self._response = await self._client.post(body, headers)
                 if not self._response.is_success:
                     raise await self._status_error(self._response)
         except TimeoutError:

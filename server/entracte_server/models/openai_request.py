@@ -1,6 +1,5 @@
 """A model request in the OpenAI chat-completions dialect."""
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,17 +19,13 @@ from entracte_server.domain.messages import (
 )
 from entracte_server.domain.options import ModelSettings
 from entracte_server.models.base import ModelRequest, ResponseFormat, ToolSpec
+from entracte_server.models.provider_media import data_url, image_url, sound
 from entracte_server.models.providers import ProviderSettings
 from entracte_server.models.reasoning import restore_details
+from entracte_server.models.responses_items import RESPONSES
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _NEVER_FROM_OPTIONS = frozenset({"model", "messages", "stream", "tools"})
-_IMAGE_MAGIC = (
-    (b"\x89PNG", "image/png"),
-    (b"\xff\xd8", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"RIFF", "image/webp"),
-)
 
 
 def check_pairing(messages: Sequence[Message]) -> None:
@@ -81,7 +76,7 @@ def chat_body(request: ModelRequest, model: str, provider: ProviderSettings) -> 
     options = request.provider_options.get(provider.name)
     if isinstance(options, Mapping):
         for key, value in options.items():
-            key = _CAPITAL.sub(r"_\1", key).lower()
+            key = snake_case(key)
             if key not in _NEVER_FROM_OPTIONS:
                 body[key] = value
     return body
@@ -90,13 +85,20 @@ def chat_body(request: ModelRequest, model: str, provider: ProviderSettings) -> 
 def request_warnings(request: ModelRequest, provider: ProviderSettings) -> tuple[str, ...]:
     """What of the request the provider cannot be asked for."""
     _, dropped = _settings(request.settings, provider)
-    warnings = [
-        f"the setting {name} is not supported by {provider.name} and was left out" for name in dropped
-    ]
+    return (*settings_left_out(dropped, provider), *format_left_out(request, provider))
+
+
+def settings_left_out(names: Sequence[str], provider: ProviderSettings) -> tuple[str, ...]:
+    """A warning for each setting that is not sent."""
+    return tuple(f"the setting {name} is not supported by {provider.name} and was left out" for name in names)
+
+
+def format_left_out(request: ModelRequest, provider: ProviderSettings) -> tuple[str, ...]:
+    """The warning where a response format is not sent."""
     if request.response_format is not None and not takes_format(request, provider):
         beside = " together with tools" if provider.response_formats == "without-tools" else ""
-        warnings.append(f"a response format{beside} is not supported by {provider.name} and was left out")
-    return tuple(warnings)
+        return (f"a response format{beside} is not supported by {provider.name} and was left out",)
+    return ()
 
 
 def takes_format(request: ModelRequest, provider: ProviderSettings) -> bool:
@@ -104,6 +106,11 @@ def takes_format(request: ModelRequest, provider: ProviderSettings) -> bool:
     if provider.response_formats == "without-tools":
         return not request.tools or request.tool_choice.mode == "none"
     return provider.response_formats == "with-tools"
+
+
+def snake_case(key: str) -> str:
+    """The name of an option as providers spell it."""
+    return _CAPITAL.sub(r"_\1", key).lower()
 
 
 def body_text(body: Mapping[str, Any]) -> bytes:
@@ -121,7 +128,7 @@ def chat_messages(messages: Sequence[Message], provider: ProviderSettings) -> li
     for message in messages:
         match message.role:
             case "system":
-                rendered.append({"role": "system", "content": _joined(message.parts, "\n\n")})
+                rendered.append({"role": "system", "content": joined(message.parts, "\n\n")})
             case "user":
                 rendered.append({"role": "user", "content": _user_content(message.parts)})
             case "assistant":
@@ -136,7 +143,8 @@ def chat_messages(messages: Sequence[Message], provider: ProviderSettings) -> li
     return rendered
 
 
-def _joined(parts: Sequence[AnyPart], separator: str) -> str:
+def joined(parts: Sequence[AnyPart], separator: str) -> str:
+    """The texts of some parts as one."""
     return separator.join(part.text for part in parts if isinstance(part, TextPart))
 
 
@@ -155,33 +163,23 @@ def _user_content(parts: Sequence[AnyPart]) -> str | list[dict[str, Any]]:
 
 
 def _image(url: str, data: bytes, media_type: str) -> dict[str, Any]:
-    if not url:
-        if not media_type:
-            media_type = next((kind for magic, kind in _IMAGE_MAGIC if data.startswith(magic)), "image/png")
-        url = _data_url(data, media_type)
-    return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "image_url", "image_url": {"url": image_url(url, data, media_type)}}
 
 
 def _file(part: FilePart) -> dict[str, Any]:
     kind = part.media_type
     if kind.startswith("image/"):
         return _image(part.url, part.data, kind)
-    if kind.startswith("audio/") and not part.url:
-        audio_format = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}.get(kind[6:], kind[6:])
-        data = base64.b64encode(part.data).decode()
-        return {"type": "input_audio", "input_audio": {"data": data, "format": audio_format}}
-    file = {"file_data": part.url or _data_url(part.data, kind or "application/octet-stream")}
+    if (audio := sound(part)) is not None:
+        return {"type": "input_audio", "input_audio": audio}
+    file = {"file_data": part.url or data_url(part.data, kind or "application/octet-stream")}
     if part.filename:
         file["filename"] = part.filename
     return {"type": "file", "file": file}
 
 
-def _data_url(data: bytes, media_type: str) -> str:
-    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
-
-
 def _assistant(parts: Sequence[AnyPart], provider: ProviderSettings) -> dict[str, Any] | None:
-    text = _joined(parts, "")
+    text = joined(parts, "")
     calls = [_call(part) for part in parts if isinstance(part, ToolCallPart)]
     message: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
     if calls:
@@ -199,6 +197,7 @@ def _call(part: ToolCallPart) -> dict[str, Any]:
     if part.provider_metadata:
         extras = json_text.parse(part.provider_metadata)
         if isinstance(extras, dict):
+            extras.pop(RESPONSES, None)
             call = {**extras, **call}
     return call
 

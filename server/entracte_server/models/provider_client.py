@@ -7,10 +7,12 @@ from typing import cast
 import httpx2
 import openai
 
-from entracte_server.models.providers import ProviderSettings
+from entracte_server.models.providers import OPENAI, ProviderSettings
 
 # Open streams are bounded by the engine; a second bound here would only make calls wait unseen.
 _MAX_CONNECTIONS = 100_000
+
+_PATHS = {"chat": b"chat/completions", "responses": b"responses"}
 
 _OPENAI_HEADERS = "OPENAI_CUSTOM_HEADERS"
 
@@ -45,7 +47,7 @@ class ProviderClient:
         )
         self._headers["Accept"] = "text/event-stream, application/json"
         base = self._openai.base_url
-        self._url = base.copy_with(raw_path=base.raw_path + b"chat/completions")
+        self._url = base.copy_with(raw_path=base.raw_path + _PATHS[settings.api])
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> httpx2.Response:
         """The head of the answer, its body unread, whatever its status; to be closed. Raises
@@ -64,7 +66,7 @@ class ProviderClient:
 
 def _headers(settings: ProviderSettings, key: str) -> Mapping[str, str]:
     headers: dict[str, object] = {**settings.headers}
-    if settings.name != "openai":
+    if settings.name not in OPENAI:
         # The environment's organization, project and headers are for OpenAI, and for nobody else.
         theirs = [line.partition(":")[0].strip() for line in os.environ.get(_OPENAI_HEADERS, "").splitlines()]
         for header in ("OpenAI-Organization", "OpenAI-Project", *theirs):

@@ -10,9 +10,13 @@ from entracte_server.domain.data import Data
 from entracte_server.models.base import Model, ResponseFormats
 
 if TYPE_CHECKING:
+    from entracte_server.models.openai_model import OpenAIModel
     from entracte_server.models.provider_client import ProviderClient
 
 ReasoningBack = Literal["none", "reasoning_content", "reasoning", "reasoning_details", "thinking_parts"]
+
+OPENAI = frozenset({"openai", "openai-responses"})
+"""The providers that are OpenAI itself, by either of its interfaces, with its own variables."""
 
 DEFAULT_IDLE_TIMEOUT = 60.0
 """Seconds a provider may be silent in the middle of an answer."""
@@ -43,6 +47,8 @@ class ProviderSettings(Data, frozen=True):
     Without `base_url` it is the `openai` package's own, and without `api_key` the key is read from
     `api_key_variable` (`NAME_API_KEY` unless given). `requires_key=False` is for servers that ask for none.
 
+    `api` is the interface: `chat` for chat completions, `responses` for the Responses API.
+
     Quirks: `reasoning_back` says in which form thinking goes back to the provider, and
     `reasoning_on_all` that every assistant message must have it, empty where there was none;
     `max_tokens_field` names the limit on the answer; `stream_usage=False` leaves out
@@ -62,6 +68,7 @@ class ProviderSettings(Data, frozen=True):
     """
 
     name: str
+    api: Literal["chat", "responses"] = "chat"
     base_url: str | None = None
     api_key: str | None = None
     api_key_variable: str = ""
@@ -104,6 +111,12 @@ KNOWN_PROVIDERS: Mapping[str, ProviderSettings] = {
             "openai",
             max_tokens_field="max_completion_tokens",
             unsupported=("top_k",),
+            response_formats="with-tools",
+        ),
+        ProviderSettings(
+            "openai-responses",
+            api="responses",
+            api_key_variable="OPENAI_API_KEY",
             response_formats="with-tools",
         ),
         ProviderSettings(
@@ -151,7 +164,7 @@ class Providers:
         self._settings = dict(KNOWN_PROVIDERS)
         for one in settings:
             # Without a base URL the client would take OpenAI's, and send it another provider's key.
-            if one.base_url is None and one.name != "openai":
+            if one.base_url is None and one.name not in OPENAI:
                 raise ValueError(f"the provider {one.name!r} needs a base_url")
             self._settings[one.name] = one
         for name, one in self._settings.items():
@@ -181,9 +194,7 @@ class Providers:
                 raise UnknownProvider(f"a model is named provider/model, not {name!r}")
             settings = self.settings(provider)
             settings.key()
-            from entracte_server.models.openai_chat import OpenAIChatModel
-
-            model = OpenAIChatModel(model_name, settings, lambda: self._client(settings))
+            model = _model_class(settings)(model_name, settings, lambda: self._client(settings))
             self._models[name] = model
         return model
 
@@ -192,7 +203,7 @@ class Providers:
         and is a second late."""
         if not self._models:
             return
-        from entracte_server.models.openai_chat import load_openai
+        from entracte_server.models.openai_model import load_openai
 
         await load_openai()
 
@@ -211,6 +222,16 @@ class Providers:
             client = ProviderClient(settings)
             self._clients[settings.name] = client
         return client
+
+
+def _model_class(settings: ProviderSettings) -> "type[OpenAIModel]":
+    if settings.api == "responses":
+        from entracte_server.models.openai_responses import OpenAIResponsesModel
+
+        return OpenAIResponsesModel
+    from entracte_server.models.openai_chat import OpenAIChatModel
+
+    return OpenAIChatModel
 
 
 def resolve(name: str, providers: Providers) -> Model:

@@ -1,9 +1,12 @@
 """The body of a provider's answer, whatever it turns out to be."""
 
+from collections.abc import Mapping
+from typing import Protocol
+
 from entracte_server.domain.results import RunError
-from entracte_server.models.assembler import AnswerAssembler, read_json
-from entracte_server.models.base import ModelError
+from entracte_server.models.base import ModelError, ModelEvent
 from entracte_server.models.provider_errors import clean, provider_error
+from entracte_server.models.provider_json import read_json
 from entracte_server.models.providers import DEFAULT_MAX_ANSWER_BYTES
 from entracte_server.models.sse import EventTooLarge, SseDecoder
 
@@ -11,8 +14,54 @@ _BLANK = b" \t\r\n\xef\xbb\xbf"
 _EVENT_STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry")
 
 
+class AnswerReader(Protocol):
+    """What makes events of the records of one answer.
+
+    `record` takes one event of a stream, `document` a whole JSON body, `take` gives the events so far,
+    `end` ends the answer with its `ModelFinish`, and `close` ends the open block when it fails in the
+    middle. Each may raise `ModelError`, after which `take` gives what came before the error.
+    """
+
+    @property
+    def done(self) -> bool:
+        """Whether the last record has come."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether a finish reason was seen: a stream that breaks off now is complete."""
+        ...
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of an answer was seen."""
+        ...
+
+    def record(self, name: str, data: bytes) -> bool:
+        """Takes one event; tells whether it brought the answer forward."""
+        ...
+
+    def document(self, data: bytes) -> None:
+        """Takes a whole body."""
+        ...
+
+    def take(self) -> list[ModelEvent]:
+        """The events since the last call."""
+        ...
+
+    def close(self) -> None:
+        """Ends the open block."""
+        ...
+
+    def end(
+        self, *, whole: bool = True, headers: Mapping[str, str] | None = None, warnings: tuple[str, ...] = ()
+    ) -> None:
+        """Ends the answer. `whole` tells whether the body ended properly."""
+        ...
+
+
 class BodyReader:
-    """Feeds an `AnswerAssembler` with the bytes of a body, in pieces of any size.
+    """Feeds an `AnswerReader` with the bytes of a body, in pieces of any size.
 
     The first byte that is not blank decides: a body that opens with a bracket is JSON, one that opens
     with a tag is a page, anything else should be an event stream. What the header says is not
@@ -21,7 +70,7 @@ class BodyReader:
 
     def __init__(
         self,
-        answer: AnswerAssembler,
+        answer: AnswerReader,
         secrets: tuple[str, ...] = (),
         max_bytes: int = DEFAULT_MAX_ANSWER_BYTES,
     ) -> None:

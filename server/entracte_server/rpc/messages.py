@@ -73,7 +73,7 @@ def _message_from(field: str, message: message_pb2.Message) -> d.Message:
 
 def _part_from(field: str, kind: str, part: Any) -> d.AnyPart:
     if kind == "text":
-        return d.TextPart(part.text)
+        return d.TextPart(part.text, _provider_metadata(field, part))
     if kind in ("image", "file"):
         source = part.WhichOneof("source")
         if source is None:
@@ -152,8 +152,9 @@ def to_messages(messages: Iterable[d.Message]) -> list[message_pb2.Message]:
 
 def _to_part(part: d.AnyPart) -> message_pb2.MessagePart:
     match part:
-        case d.TextPart(text):
-            return message_pb2.MessagePart(text=message_pb2.TextPart(text=text))
+        case d.TextPart(text, provider_metadata):
+            said = message_pb2.TextPart(text=text, provider_metadata=values.json(provider_metadata))
+            return message_pb2.MessagePart(text=said)
         case d.ReasoningPart():
             return message_pb2.MessagePart(reasoning=to_reasoning(part))
         case d.ImagePart(url, data, media_type):

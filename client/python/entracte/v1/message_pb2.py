@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from entracte.v1 import json_pb2 as entracte_dot_v1_dot_json__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x65ntracte/v1/message.proto\x12\x0b\x65ntracte.v1\x1a\x16\x65ntracte/v1/json.proto\"\x84\x01\n\x07Message\x12\x1f\n\x04role\x18\x01 \x01(\x0e\x32\x11.entracte.v1.Role\x12\'\n\x05parts\x18\x02 \x03(\x0b\x32\x18.entracte.v1.MessagePart\x12#\n\x08metadata\x18\x03 \x01(\x0b\x32\x11.entracte.v1.Json\x12\n\n\x02id\x18\x04 \x01(\t\"\xa1\x02\n\x0bMessagePart\x12%\n\x04text\x18\x01 \x01(\x0b\x32\x15.entracte.v1.TextPartH\x00\x12\'\n\x05image\x18\x02 \x01(\x0b\x32\x16.entracte.v1.ImagePartH\x00\x12%\n\x04\x66ile\x18\x03 \x01(\x0b\x32\x15.entracte.v1.FilePartH\x00\x12.\n\ttool_call\x18\x04 \x01(\x0b\x32\x19.entracte.v1.ToolCallPartH\x00\x12\x32\n\x0btool_result\x18\x05 \x01(\x0b\x32\x1b.entracte.v1.ToolResultPartH\x00\x12/\n\treasoning\x18\x06 \x01(\x0b\x32\x1a.entracte.v1.ReasoningPartH\x00\x42\x06\n\x04part\"\x18\n\x08TextPart\x12\x0c\n\x04text\x18\x01 \x01(\t\"H\n\tImagePart\x12\r\n\x03url\x18\x01 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12\x12\n\nmedia_type\x18\x03 \x01(\tB\x08\n\x06source\"Y\n\x08\x46ilePart\x12\r\n\x03url\x18\x01 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12\x12\n\nmedia_type\x18\x03 \x01(\t\x12\x10\n\x08\x66ilename\x18\x04 \x01(\tB\x08\n\x06source\"\x86\x01\n\x0cToolCallPart\x12\x14\n\x0ctool_call_id\x18\x01 \x01(\t\x12\x11\n\ttool_name\x18\x02 \x01(\t\x12\x1f\n\x04\x61rgs\x18\x03 \x01(\x0b\x32\x11.entracte.v1.Json\x12,\n\x11provider_metadata\x18\x04 \x01(\x0b\x32\x11.entracte.v1.Json\"n\n\x0eToolResultPart\x12\x14\n\x0ctool_call_id\x18\x01 \x01(\t\x12\x11\n\ttool_name\x18\x02 \x01(\t\x12!\n\x06result\x18\x03 \x01(\x0b\x32\x11.entracte.v1.Json\x12\x10\n\x08is_error\x18\x04 \x01(\x08\"\x95\x01\n\rReasoningPart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x16\n\tsignature\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08redacted\x18\x03 \x01(\tH\x01\x88\x01\x01\x12,\n\x11provider_metadata\x18\x04 \x01(\x0b\x32\x11.entracte.v1.JsonB\x0c\n\n_signatureB\x0b\n\t_redacted*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03\x12\r\n\tROLE_TOOL\x10\x04\x42;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x65ntracte/v1/message.proto\x12\x0b\x65ntracte.v1\x1a\x16\x65ntracte/v1/json.proto\"\x84\x01\n\x07Message\x12\x1f\n\x04role\x18\x01 \x01(\x0e\x32\x11.entracte.v1.Role\x12\'\n\x05parts\x18\x02 \x03(\x0b\x32\x18.entracte.v1.MessagePart\x12#\n\x08metadata\x18\x03 \x01(\x0b\x32\x11.entracte.v1.Json\x12\n\n\x02id\x18\x04 \x01(\t\"\xa1\x02\n\x0bMessagePart\x12%\n\x04text\x18\x01 \x01(\x0b\x32\x15.entracte.v1.TextPartH\x00\x12\'\n\x05image\x18\x02 \x01(\x0b\x32\x16.entracte.v1.ImagePartH\x00\x12%\n\x04\x66ile\x18\x03 \x01(\x0b\x32\x15.entracte.v1.FilePartH\x00\x12.\n\ttool_call\x18\x04 \x01(\x0b\x32\x19.entracte.v1.ToolCallPartH\x00\x12\x32\n\x0btool_result\x18\x05 \x01(\x0b\x32\x1b.entracte.v1.ToolResultPartH\x00\x12/\n\treasoning\x18\x06 \x01(\x0b\x32\x1a.entracte.v1.ReasoningPartH\x00\x42\x06\n\x04part\"F\n\x08TextPart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12,\n\x11provider_metadata\x18\x02 \x01(\x0b\x32\x11.entracte.v1.Json\"H\n\tImagePart\x12\r\n\x03url\x18\x01 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12\x12\n\nmedia_type\x18\x03 \x01(\tB\x08\n\x06source\"Y\n\x08\x46ilePart\x12\r\n\x03url\x18\x01 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12\x12\n\nmedia_type\x18\x03 \x01(\t\x12\x10\n\x08\x66ilename\x18\x04 \x01(\tB\x08\n\x06source\"\x86\x01\n\x0cToolCallPart\x12\x14\n\x0ctool_call_id\x18\x01 \x01(\t\x12\x11\n\ttool_name\x18\x02 \x01(\t\x12\x1f\n\x04\x61rgs\x18\x03 \x01(\x0b\x32\x11.entracte.v1.Json\x12,\n\x11provider_metadata\x18\x04 \x01(\x0b\x32\x11.entracte.v1.Json\"n\n\x0eToolResultPart\x12\x14\n\x0ctool_call_id\x18\x01 \x01(\t\x12\x11\n\ttool_name\x18\x02 \x01(\t\x12!\n\x06result\x18\x03 \x01(\x0b\x32\x11.entracte.v1.Json\x12\x10\n\x08is_error\x18\x04 \x01(\x08\"\x95\x01\n\rReasoningPart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x16\n\tsignature\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08redacted\x18\x03 \x01(\tH\x01\x88\x01\x01\x12,\n\x11provider_metadata\x18\x04 \x01(\x0b\x32\x11.entracte.v1.JsonB\x0c\n\n_signatureB\x0b\n\t_redacted*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03\x12\r\n\tROLE_TOOL\x10\x04\x42;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,22 +33,22 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'entracte.v1.message_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\017dev.entracte.v1P\001Z&entracte.dev/go/entracte/v1;entractev1'
-  _globals['_ROLE']._serialized_start=1085
-  _globals['_ROLE']._serialized_end=1180
+  _globals['_ROLE']._serialized_start=1131
+  _globals['_ROLE']._serialized_end=1226
   _globals['_MESSAGE']._serialized_start=67
   _globals['_MESSAGE']._serialized_end=199
   _globals['_MESSAGEPART']._serialized_start=202
   _globals['_MESSAGEPART']._serialized_end=491
   _globals['_TEXTPART']._serialized_start=493
-  _globals['_TEXTPART']._serialized_end=517
-  _globals['_IMAGEPART']._serialized_start=519
-  _globals['_IMAGEPART']._serialized_end=591
-  _globals['_FILEPART']._serialized_start=593
-  _globals['_FILEPART']._serialized_end=682
-  _globals['_TOOLCALLPART']._serialized_start=685
-  _globals['_TOOLCALLPART']._serialized_end=819
-  _globals['_TOOLRESULTPART']._serialized_start=821
-  _globals['_TOOLRESULTPART']._serialized_end=931
-  _globals['_REASONINGPART']._serialized_start=934
-  _globals['_REASONINGPART']._serialized_end=1083
+  _globals['_TEXTPART']._serialized_end=563
+  _globals['_IMAGEPART']._serialized_start=565
+  _globals['_IMAGEPART']._serialized_end=637
+  _globals['_FILEPART']._serialized_start=639
+  _globals['_FILEPART']._serialized_end=728
+  _globals['_TOOLCALLPART']._serialized_start=731
+  _globals['_TOOLCALLPART']._serialized_end=865
+  _globals['_TOOLRESULTPART']._serialized_start=867
+  _globals['_TOOLRESULTPART']._serialized_end=977
+  _globals['_REASONINGPART']._serialized_start=980
+  _globals['_REASONINGPART']._serialized_end=1129
 # @@protoc_insertion_point(module_scope)

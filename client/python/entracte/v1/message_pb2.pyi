@@ -153,16 +153,22 @@ class TextPart(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TEXT_FIELD_NUMBER: _builtins.int
+    PROVIDER_METADATA_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The text. Any length up to the message limit of 16 MiB."""
+    @_builtins.property
+    def provider_metadata(self) -> _json_pb2.Json:
+        """What else the provider attached to what the model said, sent back unchanged."""
+
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
+        provider_metadata: _json_pb2.Json | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["provider_metadata", b"provider_metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["provider_metadata", b"provider_metadata", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
