@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from entracte_server.agents import (
         Agent,
         App,
+        ApprovalPolicy,
+        ApprovalRequest,
         DefaultAnswer,
         LlmScorer,
         Sampled,
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
         ScorerInput,
         Tool,
         ToolContext,
+        Toolset,
         ToolUse,
         ask_user,
         scorer,
@@ -30,6 +33,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "App",
+    "ApprovalPolicy",
+    "ApprovalRequest",
     "DefaultAnswer",
     "LlmScorer",
     "ModelSettings",
@@ -40,6 +45,7 @@ __all__ = [
     "ToolChoice",
     "ToolContext",
     "ToolUse",
+    "Toolset",
     "ask_user",
     "scorer",
     "tool",

@@ -317,6 +317,17 @@ def encoded(**options: Any) -> dict[str, Any]:
             {"require_tool_approval": {"predicates": ["big"]}},
             {"requireToolApproval": {"rules": {"predicates": ["big"]}}},
         ),
+        (
+            {"require_tool_approval": {"toolsets": ["shop"], "expressions": {"pay_*": "args.cents > 5"}}},
+            {
+                "requireToolApproval": {
+                    "rules": {
+                        "toolsets": ["shop"],
+                        "expressions": [{"tool": "pay_*", "expression": "args.cents > 5"}],
+                    }
+                }
+            },
+        ),
         ({"tool_choice": "auto"}, {"toolChoice": {"mode": "MODE_AUTO"}}),
         ({"tool_choice": "none"}, {"toolChoice": {"mode": "MODE_NONE"}}),
         ({"tool_choice": "required"}, {"toolChoice": {"mode": "MODE_REQUIRED"}}),

@@ -90,14 +90,6 @@ async def test_an_option_this_version_lacks_is_refused(
     assert refusal.metadata == {"field": f"options.{name}"}
 
 
-async def test_a_predicate_of_the_server_is_refused_as_long_as_there_are_none(served: Peer) -> None:
-    """The one part of a supported option that is not: an approval that could not be asked for."""
-    rules = o.ToolApprovalRules(predicates=["large"])
-    refusal = await refusal_of(served, o.GenerateOptions(require_tool_approval=o.ToolApproval(rules=rules)))
-    assert (refusal.code, refusal.reason) == ("UNIMPLEMENTED", "OPTION_UNSUPPORTED")
-    assert refusal.metadata == {"field": "options.require_tool_approval.rules.predicates"}
-
-
 def _unknown(number: int, wire_type: int = 0) -> bytes:
     """A field that no version has, on the wire."""
     tag = number << 3 | wire_type
@@ -378,6 +370,7 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
             action=pending_call_pb2.EXPIRY_ACTION_ANSWER,
             default_answers={"mine": js("1")},
         ),
+        toolsets=["asking"],
     )
     assert {field.name for field, _ in options.ListFields()} == SUPPORTED
     response = await served.one(

@@ -409,6 +409,22 @@ def aborted(*, text: str = "", steps: Sequence[str] = (), drop: str = "") -> Dif
     )
 
 
+def qualified(tool: str, name: str) -> Difference:
+    """The tool of a toolset has this name, and stands beside the agent's own `tool`."""
+
+    def change(course: Course) -> None:
+        _each_line(course, lambda line: re.sub(rf"\b{tool}\b(?!\")", name, line))
+        for prompt in course.prompts or ():
+            if prompt.tools is not None:
+                prompt.tools = [*prompt.tools, name]
+
+    return Difference(
+        "tools of toolsets have names of their own",
+        "A tool of a toolset takes no other tool's place: its name begins with that of the toolset.",
+        change,
+    )
+
+
 def rewritten(rule: str, pattern: str, replacement: str) -> Difference:
     """Every line of events, results and prompts, by a regular expression."""
     return Difference(

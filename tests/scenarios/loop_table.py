@@ -110,6 +110,12 @@ _TOOLS = [
             ),
         ),
     ),
+    Scenario(
+        "toolset_overrides_agent_tool",
+        Setup(tools.looping, {"toolsets": ["set1"]}, toolsets=tools.in_a_toolset),
+        script=[[{"tool": "set1__echo", "id": "c1", "args": {"msg": "a"}}], [{"text": "fin"}]],
+        differences=(d.qualified("echo", "set1__echo"),),
+    ),
     Scenario("toolChoice_required", _choice(options.ToolChoice.MODE_REQUIRED), differences=(d.FORCED_ONCE,)),
     Scenario("toolChoice_tool", _choice(options.ToolChoice.MODE_TOOL, "echo"), differences=(d.FORCED_ONCE,)),
     Scenario(

@@ -24,7 +24,6 @@ NOT_DUE = {
     "structured_invalid_warn": "structured_output",
     "structured_suspend": "structured_output",
     "structured_with_tools": "structured_output",
-    "toolset_overrides_agent_tool": "toolsets",
 }
 """By the option they are about. Options that are functions in the reference have no field yet."""
 

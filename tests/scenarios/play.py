@@ -30,7 +30,7 @@ from entracte.v1 import (
     run_service_pb2_grpc,
 )
 from entracte.v1.json_pb2 import Json
-from entracte_server import Agent, App, ModelSettings
+from entracte_server import Agent, App, ModelSettings, Toolset
 from entracte_server.domain import messages as m
 from entracte_server.models import Model, ModelRequest
 from entracte_server.testing import ScriptedModel, serve
@@ -99,6 +99,8 @@ class Setup:
     max_retries: int | None = None
     fallback: Sequence[Sequence[Any]] | None = None
     """The script of a second model."""
+    toolsets: Callable[[Log], Sequence[Toolset]] | None = None
+    """Those of the app."""
 
 
 @dataclass
@@ -148,7 +150,8 @@ class Conversation:
             tools=self._setup.tools(self.log),
             model_settings=ModelSettings(max_retries=self._setup.max_retries),
         )
-        return App(agents=[agent])
+        toolsets = self._setup.toolsets(self.log) if self._setup.toolsets is not None else ()
+        return App(agents=[agent], toolsets=toolsets)
 
     async def _serve(self) -> None:
         server = await self._server.enter_async_context(

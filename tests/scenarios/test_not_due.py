@@ -33,6 +33,7 @@ DUE = frozenset(
         "cancel_on_disconnect",
         "include_request_body",
         "pending_call_expiry",
+        "toolsets",
     }
 )
 """The options that are due; every other field of the message is not."""
@@ -84,16 +85,6 @@ async def test_an_option_that_is_not_due_is_refused(field: FieldDescriptor, meth
     refusal = await refused(method, with_field(field))
     assert refusal_of(refusal) == "UNIMPLEMENTED OPTION_UNSUPPORTED"
     assert error_info(refusal).metadata["field"] == f"options.{field.name}"
-
-
-async def test_a_policy_by_predicate_is_refused() -> None:
-    """The part of a due option that is not due: approval by a predicate that is registered."""
-    rules = options_pb2.ToolApprovalRules(predicates=["p"])
-    options = options_pb2.GenerateOptions(require_tool_approval=options_pb2.ToolApproval(rules=rules))
-    refusal = await refused("Generate", options)
-    assert refusal_of(refusal) == "UNIMPLEMENTED OPTION_UNSUPPORTED"
-    field = error_info(refusal).metadata["field"]
-    assert field == "options.require_tool_approval.rules.predicates"
 
 
 def test_what_the_scenarios_need_later() -> None:

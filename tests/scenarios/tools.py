@@ -6,10 +6,10 @@ the answer where there is one.
 
 import asyncio
 import datetime as dt
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from entracte_server import Tool, ToolContext, ask_user
+from entracte_server import Tool, ToolContext, Toolset, ask_user
 from tests.scenarios.lines import compact
 
 Context = ToolContext[Any]
@@ -244,6 +244,15 @@ def looping(log: Log) -> Mapping[str, Tool]:
         "writer": _tool("writer", writer, schema()),
         "ctx": _tool("ctx", context, schema()),
     }
+
+
+def in_a_toolset(log: Log) -> Sequence[Toolset]:
+    """A toolset with a tool that is called as one of the agent's is."""
+
+    async def echo(args: dict[str, Any], ctx: Context) -> Any:
+        return {"from": "toolset-echo"}
+
+    return [Toolset("set1", tools=[_tool("echo", echo, schema(msg="string"))])]
 
 
 def remembered(log: Log) -> Mapping[str, Tool]:

@@ -4,7 +4,7 @@ Every value class may be given as a dict with the same keys: `memory={"thread": 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, TypedDict
 
@@ -37,12 +37,15 @@ class StopWhen:
 @dataclass(frozen=True, slots=True)
 class ToolApproval:
     """Calls that a person must approve: of tools with these `names`, with names that fit one of
-    `patterns` (`*` any characters, `?` one, `[abc]` one of these), or for which one of `predicates`
-    registered on the server holds."""
+    `patterns` (`*` any characters, `?` one, `[abc]` one of these), of these `toolsets`, for which one of
+    `predicates` registered on the server holds, or for which one of `expressions` in CEL holds, given by
+    pattern: `{"refund": "args.amount_cents > 5000"}`."""
 
     names: Sequence[str] = ()
     patterns: Sequence[str] = ()
     predicates: Sequence[str] = ()
+    toolsets: Sequence[str] = ()
+    expressions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

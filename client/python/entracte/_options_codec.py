@@ -120,6 +120,11 @@ def _tool_approval(value: Any) -> pb.ToolApproval:
             names=_strings(rules.names),
             patterns=_strings(rules.patterns),
             predicates=_strings(rules.predicates),
+            toolsets=_strings(rules.toolsets),
+            expressions=[
+                pb.ToolApprovalExpression(tool=tool, expression=text)
+                for tool, text in rules.expressions.items()
+            ],
         )
     )
 

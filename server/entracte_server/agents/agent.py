@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from entracte_server.agents.approval import ApprovalPolicy, ApprovalPredicate, checked_predicates
 from entracte_server.agents.expiry import WhatThen, expiry_from
 from entracte_server.agents.scorers import Scorer, Scorers, choices, registered
 from entracte_server.agents.tools import Tool
+from entracte_server.agents.toolsets import Toolset
 from entracte_server.domain.options import ApprovalRules, ModelSettings, ToolChoice
 from entracte_server.models.base import Model
 
@@ -26,8 +28,9 @@ class Agent:
         name: For people; the id unless given.
         description: What it is good for.
         max_steps: The most model calls of a run, unless the caller says otherwise. Default 5.
+        toolsets: Names of the app's toolsets whose tools it has as well.
         require_tool_approval: Whether every call needs approval, or the names and patterns of those
-            that do. Callers can add to it.
+            that do, or an `ApprovalPolicy`. Callers can add to it.
         tool_call_concurrency: The most tools of a step that run at once. Default 10.
         model_settings, tool_choice, provider_options: As callers give them; a caller's replace them
             value by value (settings), or as a whole (choice), or provider by provider (options).
@@ -48,10 +51,11 @@ class Agent:
         model: str | Model | Sequence[str | Model],
         instructions: Instructions = (),
         tools: Iterable[Tool] | Mapping[str, Tool] = (),
+        toolsets: Iterable[str] = (),
         name: str = "",
         description: str = "",
         max_steps: int | None = None,
-        require_tool_approval: bool | Sequence[str] = False,
+        require_tool_approval: bool | Sequence[str] | ApprovalPolicy = False,
         tool_call_concurrency: int | None = None,
         model_settings: ModelSettings | None = None,
         tool_choice: ToolChoice | None = None,
@@ -82,12 +86,16 @@ class Agent:
             if key in self.tools:
                 raise ValueError(f"agent {id}: two tools are called {key!r}")
             self.tools[key] = item
+        if isinstance(toolsets, str):
+            raise ValueError(f"agent {id}: toolsets is a list of names, not the text {toolsets!r}")
+        self.toolsets = tuple(dict.fromkeys(toolsets))
         self.max_steps = max_steps
-        self.approval = (
-            ApprovalRules(all=require_tool_approval)
-            if isinstance(require_tool_approval, bool)
-            else ApprovalRules(patterns=tuple(require_tool_approval))
-        )
+        if isinstance(require_tool_approval, ApprovalPolicy):
+            self.approval = require_tool_approval.rules
+        elif isinstance(require_tool_approval, bool):
+            self.approval = ApprovalRules(all=require_tool_approval)
+        else:
+            self.approval = ApprovalRules(patterns=tuple(require_tool_approval))
         self.tool_call_concurrency = tool_call_concurrency
         self.model_settings = model_settings or ModelSettings()
         self.tool_choice = tool_choice
@@ -96,23 +104,46 @@ class Agent:
         try:
             self.scorers, self.own_scorers = choices(scorers)
             self.expiry = expiry_from(expires_after, on_expiry)
-            if self.expiry is not None and self.expiry.answer is not None:
-                self._check_default(self.expiry.answer)
+            self._check_default(self.tools)
         except ValueError as error:
             raise ValueError(f"agent {id}: {error}") from None
 
-    def _check_default(self, answer: str) -> None:
+    def _check_default(self, tools: Mapping[str, Tool]) -> None:
+        if self.expiry is None or self.expiry.answer is None:
+            return
         if self.approval != ApprovalRules():
             raise ValueError(
                 "it requires approval, and an expiry approves nothing: give the tools that ask something "
                 "a default answer of their own"
             )
-        for name, tool in self.tools.items():
+        for name, tool in tools.items():
             if tool.expiry is None:
                 try:
-                    tool.check_default(answer)
+                    tool.check_default(self.expiry.answer)
                 except ValueError as error:
                     raise ValueError(f"tool {name}: {error}") from None
+
+    def check(self, toolsets: Mapping[str, Toolset], predicates: Mapping[str, ApprovalPredicate]) -> None:
+        """Raises `ValueError` when the agent names something that an app with these does not have, and
+        when one of its tools is called as one of a toolset."""
+        for name in (*self.toolsets, *self.approval.toolsets):
+            if name not in toolsets:
+                raise ValueError(f"agent {self.id}: there is no toolset {name!r}; {_there_are(toolsets)}")
+        for name in self.approval.predicates:
+            if name not in predicates:
+                raise ValueError(
+                    f"agent {self.id}: there is no approval predicate {name!r}; {_there_are(predicates)}"
+                )
+        for name in self.toolsets:
+            for qualified in toolsets[name].tools:
+                if qualified in self.tools:
+                    raise ValueError(
+                        f"agent {self.id}: its tool {qualified!r} is called as one of the toolset {name!r}"
+                    )
+            try:
+                self._check_default(toolsets[name].tools)
+            except ValueError as error:
+                raise ValueError(f"agent {self.id}: {error}") from None
 
     def system_texts(self, request_context: Mapping[str, Any]) -> tuple[str, ...]:
         """The instructions of a run."""
@@ -128,18 +159,45 @@ class Agent:
         return f"<Agent {self.id}>"
 
 
-class App:
-    """What a server serves: agents, found by id, and scorers, found by name.
+def _there_are(names: Iterable[str]) -> str:
+    known = ", ".join(sorted(names))
+    return f"registered are: {known}" if known else "none is registered"
 
-    Raises `ValueError` for two agents of one id, two scorers of one name (those of agents included), and
-    an agent's scorer that is not there.
+
+class App:
+    """What a server serves: agents, found by id, and what they and callers name.
+
+    Args:
+        agents: The agents.
+        scorers: Judges of results, found by name like those of the agents.
+        toolsets: Tools for agents and callers to choose by the toolset's name.
+        approval_predicates: Functions for approval policies, by name. Each gets an `ApprovalRequest`
+            and says whether a person must approve the call; one that raises says yes. It runs on the
+            event loop, so it decides by what it is given, without waiting for anything.
+
+    Raises `ValueError` for two agents, toolsets or scorers of one name (scorers of agents included), and
+    for an agent that names what is not there.
     """
 
-    def __init__(self, *, agents: Iterable[Agent], scorers: Iterable[Scorer] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        agents: Iterable[Agent],
+        scorers: Iterable[Scorer] = (),
+        toolsets: Iterable[Toolset] = (),
+        approval_predicates: Mapping[str, ApprovalPredicate] | None = None,
+    ) -> None:
+        self.approval_predicates = checked_predicates(approval_predicates)
+        self.toolsets: dict[str, Toolset] = {}
+        for toolset in toolsets:
+            if toolset.name in self.toolsets:
+                raise ValueError(f"two toolsets are called {toolset.name!r}")
+            self.toolsets[toolset.name] = toolset
         self.agents: dict[str, Agent] = {}
         for agent in agents:
             if agent.id in self.agents:
                 raise ValueError(f"two agents are called {agent.id!r}")
+            agent.check(self.toolsets, self.approval_predicates)
             self.agents[agent.id] = agent
         own = [item for agent in self.agents.values() for item in agent.own_scorers.values()]
         self.scorers = registered((*scorers, *own))

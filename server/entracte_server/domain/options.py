@@ -11,13 +11,26 @@ DEFAULT_MAX_STEPS = 5
 DEFAULT_TOOL_CALL_CONCURRENCY = 10
 
 
+class ApprovalExpression(Data, frozen=True):
+    """A CEL expression over the calls of the tools whose names fit the shell pattern `tool`."""
+
+    tool: str
+    expression: str
+
+
 class ApprovalRules(Data, frozen=True):
-    """Which calls need approval beyond what the tools ask for. `all` covers every call; `patterns`
-    are shell patterns over tool names."""
+    """Which calls need approval beyond what the tools ask for: those that any of the rules covers.
+
+    `all` covers every call; `patterns` are shell patterns over tool names; `predicates` are registered
+    with the app. A predicate that is not, and one or an expression that fails, covers the call.
+    """
 
     all: bool = False
     names: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
+    toolsets: tuple[str, ...] = ()
+    predicates: tuple[str, ...] = ()
+    expressions: tuple[ApprovalExpression, ...] = ()
 
 
 class ClientTool(Data, frozen=True):
@@ -170,3 +183,4 @@ class RunOptions(Data, frozen=True):
     input_processors: tuple[ProcessorRef, ...] | None = None
     output_processors: tuple[ProcessorRef, ...] | None = None
     max_processor_retries: int | None = None
+    toolsets: tuple[str, ...] = ()

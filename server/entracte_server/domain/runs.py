@@ -259,7 +259,8 @@ class PendingRow(Data, frozen=True):
 
     `args_digest` covers tool name and `args`. `tool_digest` is over the tool's definition when the
     call was shown. `claimed_by` and `claimed_until` are a person's hold on it. `expire_time` (0: never)
-    is the last moment at which a person can decide; `on_expiry` is what happens after that.
+    is the last moment at which a person can decide; `on_expiry` is what happens after that. `needs` is
+    what a process that goes on with the run must have registered, beside its agent.
     """
 
     tenant: str
@@ -286,6 +287,7 @@ class PendingRow(Data, frozen=True):
     claimed_until: int = 0
     decision_id: str = ""
     on_expiry: OnExpiry | None = None
+    needs: tuple[str, ...] = ()
 
 
 class DecisionRow(Data, frozen=True):

@@ -23,16 +23,6 @@ class Merged(Data, frozen=True):
     provider_options: Mapping[str, Any]
 
 
-def tools_of(agent: Agent, options: RunOptions) -> dict[str, Tool | ClientTool]:
-    """The tools of a run, by the name the model uses: the agent's and the client's, as far as they
-    are active."""
-    tools: dict[str, Tool | ClientTool] = dict(agent.tools)
-    tools.update((tool.name, tool) for tool in options.client_tools)
-    if options.active_tools is None:
-        return tools
-    return {name: tool for name, tool in tools.items() if name in options.active_tools}
-
-
 def model_settings(agent: Agent, options: RunOptions) -> ModelSettings:
     """The caller's settings over the agent's, value by value."""
     own, asked = agent.model_settings, options.model_settings
@@ -100,7 +90,9 @@ def model_request(
     )
 
 
-def last_request(agent: Agent, snapshot: Snapshot) -> ModelRequest | None:
+def last_request(
+    agent: Agent, snapshot: Snapshot, tools: Mapping[str, Tool | ClientTool]
+) -> ModelRequest | None:
     """The request that brought the last answer of a run, made again from what is stored; None
     before the first answer."""
     if not snapshot.steps:
@@ -110,7 +102,7 @@ def last_request(agent: Agent, snapshot: Snapshot) -> ModelRequest | None:
     return model_request(
         agent,
         snapshot.spec.options,
-        tools_of(agent, snapshot.spec.options),
+        tools,
         [
             *prompt.conversation(snapshot.spec, snapshot.steps[:-1], earlier),
             *prompt.rejected_messages(snapshot.steps[-1]),

@@ -21,6 +21,7 @@ from entracte_server.domain.chunks import PendingKind, Verb
 from entracte_server.domain.data import Data
 from entracte_server.domain.errors import FieldViolation, Reason, Refusal
 from entracte_server.domain.ids import new_id
+from entracte_server.domain.options import ClientTool
 from entracte_server.domain.runs import (
     TERMINAL,
     CallRow,
@@ -30,9 +31,9 @@ from entracte_server.domain.runs import (
     Resolution,
     RunRow,
 )
-from entracte_server.engine.configure import tools_of
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settle import validate
+from entracte_server.engine.toolsets import missing
 from entracte_server.store.base import Decide, Decided, NotFound, Refused, RequestKey
 
 if TYPE_CHECKING:
@@ -291,6 +292,13 @@ async def _apply(
             run_id=run.run_id,
             agent_id=run.agent_id,
         )
+    if (lacking := missing(engine.app, pending.needs)) is not None:
+        raise Refusal(
+            "AGENT_UNAVAILABLE",
+            f"The run needs the {lacking}, which is not registered here; the run stays parked.",
+            run_id=run.run_id,
+            agent_id=run.agent_id,
+        )
     call = msgspec.structs.replace(
         call,
         state="decided",
@@ -311,8 +319,21 @@ async def _apply(
             return msgspec.structs.replace(call, outcome=Outcome("error", verdict.error, "exception"))
         return msgspec.structs.replace(call, outcome=Outcome("result", verdict.data or "null"))
     if verdict.verb == "resume":
-        return resumed(agent, run, pending, call, verdict.data or "null")
-    return await _approved(engine, agent, run, pending, call, verdict.edited_args)
+        tool = await tool_of(engine, agent, run, pending)
+        return resumed(tool, run, pending, call, verdict.data or "null")
+    tool = await tool_of(engine, agent, run, pending)
+    return _approved(tool, run, pending, call, verdict.edited_args)
+
+
+async def tool_of(
+    engine: "Engine", agent: Agent, run: RunRow, pending: PendingRow
+) -> Tool | ClientTool | None:
+    """The tool of a pending call as it is registered here now."""
+    tool = agent.tools.get(pending.tool_name)
+    if tool is not None:
+        return tool
+    snapshot = await engine.store.load(run.tenant, run.run_id)
+    return engine.toolsets.tools_of(agent, snapshot.spec.options).get(pending.tool_name)
 
 
 def _unavailable(run: RunRow, tool_name: str) -> Refusal:
@@ -325,10 +346,11 @@ def _unavailable(run: RunRow, tool_name: str) -> Refusal:
     )
 
 
-def resumed(agent: Agent, run: RunRow, pending: PendingRow, call: CallRow, data: str) -> CallRow:
+def resumed(
+    tool: Tool | ClientTool | None, run: RunRow, pending: PendingRow, call: CallRow, data: str
+) -> CallRow:
     """The call's row with an answer. Raises `Refusal` TOOL_UNAVAILABLE, RESUME_DATA_INVALID."""
-    tool = agent.tools.get(pending.tool_name)
-    if tool is None:
+    if not isinstance(tool, Tool):
         raise _unavailable(run, pending.tool_name)
     try:
         if pending.resume_schema is not None:
@@ -341,25 +363,15 @@ def resumed(agent: Agent, run: RunRow, pending: PendingRow, call: CallRow, data:
     return msgspec.structs.replace(call, resumed=True, resume_data=data, approved=approved, redefined=changed)
 
 
-async def _approved(
-    engine: "Engine",
-    agent: Agent,
-    run: RunRow,
-    pending: PendingRow,
-    call: CallRow,
-    edited: str | None,
+def _approved(
+    tool: Tool | ClientTool | None, run: RunRow, pending: PendingRow, call: CallRow, edited: str | None
 ) -> CallRow:
-    tool = agent.tools.get(pending.tool_name)
-    definition = tool
     if tool is None:
-        snapshot = await engine.store.load(run.tenant, run.run_id)
-        definition = tools_of(agent, snapshot.spec.options).get(pending.tool_name)  # type: ignore[assignment]
-    if definition is None:
         raise _unavailable(run, pending.tool_name)
     args = pending.args
     if edited is not None:
         try:
-            args = validate(definition, edited).text
+            args = validate(tool, edited).text
         except (InvalidValue, json_text.InvalidJson) as error:
             raise _violating("EDITED_ARGS_INVALID", "edited_args", error) from None
     changed = isinstance(tool, Tool) and tool.digest != pending.tool_digest

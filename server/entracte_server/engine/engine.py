@@ -25,6 +25,7 @@ from entracte_server.domain.ids import new_id
 from entracte_server.domain.messages import Message
 from entracte_server.domain.options import RunOptions
 from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, RunSpec, Snapshot
+from entracte_server.engine.approving import Approving
 from entracte_server.engine.configure import last_request
 from entracte_server.engine.execution import ToolRunner
 from entracte_server.engine.hub import Hub, RunKey
@@ -34,6 +35,7 @@ from entracte_server.engine.limits import RunLimits
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
 from entracte_server.engine.settings import EngineSettings
+from entracte_server.engine.toolsets import Toolsets, missing, needs_of
 from entracte_server.engine.upkeep import Upkeep
 from entracte_server.models.base import Model
 from entracte_server.store.base import (
@@ -107,6 +109,7 @@ class Engine:
         self.lease = Lease(store, self.settings.lease, self._lease_lost)
         self.hub = Hub(self.settings.reader_backlog, store.signals)
         self._resolve = resolve
+        self.toolsets = Toolsets(app)
         self._runner = ToolRunner(self.settings)
         self._limits = RunLimits(self.settings.max_runs, self.settings.runs_per_principal)
         self._active: dict[RunKey, RunExecution] = {}
@@ -362,6 +365,8 @@ class Engine:
             log=log,
             runner=self._runner,
             settings=self.settings,
+            tools=self.toolsets.tools_of(agent, snapshot.spec.options),
+            approving=Approving(agent, snapshot.spec.options, self.app.approval_predicates, run.run_id),
             entering=entering,
             announced=announced,
             exhausted=exhausted,
@@ -406,12 +411,12 @@ class Engine:
             return
         exhausted = recovered and row.takeovers > MAX_TAKEOVERS
         agent = self.app.agents.get(row.agent_id)
-        if agent is None:
-            if snapshot.run.cancel_reason is None:
-                _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id)
-                self._strand((row.tenant, row.run_id), "AGENT_UNAVAILABLE")
-                return
-            # All that is left to do is to settle and end it, which needs no agent.
+        lacking = missing(self.app, needs_of(snapshot.spec.options))
+        if (agent is None or lacking is not None) and snapshot.run.cancel_reason is None:
+            _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id, missing=lacking)
+            self._strand((row.tenant, row.run_id), "AGENT_UNAVAILABLE")
+            return
+        if agent is None:  # all that is left to do is to settle and end it, which needs no agent
             self._execute(Agent(id=row.agent_id, model="none/none"), (), snapshot)
             return
         last = snapshot.steps[-1] if snapshot.steps else None
@@ -497,8 +502,10 @@ class Engine:
         """The JSON text of the last request to the model, made again from what is stored; None
         where there was none or the agent is gone."""
         agent = self.app.agents.get(snapshot.run.agent_id)
-        request = last_request(agent, snapshot) if agent is not None else None
-        if agent is None or request is None:
+        if agent is None:
+            return None
+        request = last_request(agent, snapshot, self.toolsets.tools_of(agent, snapshot.spec.options))
+        if request is None:
             return None
         models = {model.name: model for model in self._resolve(agent)}
         model = models.get(snapshot.steps[-1].model)

@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from entracte_server.agents.agent import Agent
+from entracte_server.agents.tools import Tool
 from entracte_server.domain.chunks import PendingKind
 from entracte_server.domain.errors import Refusal
 from entracte_server.domain.expiry import SYSTEM, OnExpiry
 from entracte_server.domain.ids import new_id
+from entracte_server.domain.options import ClientTool
 from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, PendingRow, Resolution, RunRow
 from entracte_server.engine import decisions
 from entracte_server.engine.expiry import EXPIRED
+from entracte_server.engine.toolsets import missing
 from entracte_server.store.base import Decide, NotFound
 
 if TYPE_CHECKING:
@@ -43,8 +45,9 @@ async def decide_expired(engine: "Engine", pending: PendingRow, now: int) -> boo
     if call is None:
         raise NotFound(f"pending call {pending.pending_call_id} was decided meanwhile")
     agent = engine.app.agents.get(run.agent_id)
-    if agent is None:
+    if agent is None or missing(engine.app, pending.needs) is not None:
         return False
+    tool = await decisions.tool_of(engine, agent, run, pending)
     decision_id = new_id()
     call = msgspec.structs.replace(
         call,
@@ -52,7 +55,7 @@ async def decide_expired(engine: "Engine", pending: PendingRow, now: int) -> boo
         resolution=Resolution(pending.pending_call_id, decision_id, "expire", SYSTEM),
     )
     on_expiry = pending.on_expiry or OnExpiry("decline", "agent")
-    settled, done = _settled(agent, run, pending, call, on_expiry)
+    settled, done = _settled(tool, run, pending, call, on_expiry)
     if settled is None:
         if now < pending.expire_time + PATIENCE * 1000:
             return False
@@ -81,7 +84,7 @@ async def decide_expired(engine: "Engine", pending: PendingRow, now: int) -> boo
 
 
 def _settled(
-    agent: Agent, run: RunRow, pending: PendingRow, call: CallRow, on_expiry: OnExpiry
+    tool: Tool | ClientTool | None, run: RunRow, pending: PendingRow, call: CallRow, on_expiry: OnExpiry
 ) -> tuple[CallRow | None, str]:
     """The call after what was declared, and what that is in words; None when an answer cannot be given
     here, because the tool is not there."""
@@ -92,7 +95,7 @@ def _settled(
         if pending.kind == "client-tool":
             return msgspec.structs.replace(call, outcome=Outcome("result", on_expiry.answer)), "answered"
         try:
-            answered = decisions.resumed(agent, run, pending, call, on_expiry.answer)
+            answered = decisions.resumed(tool, run, pending, call, on_expiry.answer)
             return msgspec.structs.replace(answered, defaulted=True), "answered"
         except Refusal as refusal:
             if refusal.reason == "TOOL_UNAVAILABLE":

@@ -31,8 +31,9 @@ from entracte_server.domain.runs import (
     StepRecord,
 )
 from entracte_server.engine import endings
+from entracte_server.engine.approving import Approving
 from entracte_server.engine.asking import Asking
-from entracte_server.engine.configure import merge_options, tools_of
+from entracte_server.engine.configure import merge_options
 from entracte_server.engine.endings import Ending
 from entracte_server.engine.execution import ToolRunner
 from entracte_server.engine.runlog import RunLog
@@ -58,6 +59,8 @@ class RunExecution:
         log: RunLog,
         runner: ToolRunner,
         settings: EngineSettings,
+        tools: dict[str, Tool | ClientTool],
+        approving: Approving,
         entering: frozenset[str] = frozenset(),
         announced: bool = False,
         exhausted: bool = False,
@@ -80,7 +83,8 @@ class RunExecution:
         self.rested = False
         """Whether it parked or ended here."""
         options = snapshot.spec.options
-        self.tools: dict[str, Tool | ClientTool] = tools_of(agent, options)
+        self.tools = tools
+        self.approving = approving
         self.tool_choice = merge_options(agent, options).tool_choice
         self.concurrency = (
             options.tool_call_concurrency or agent.tool_call_concurrency or DEFAULT_TOOL_CALL_CONCURRENCY

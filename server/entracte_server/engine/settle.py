@@ -6,7 +6,6 @@ without people.
 """
 
 import asyncio
-import fnmatch
 import hashlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,13 @@ from entracte_server.domain import chunks as c
 from entracte_server.domain import json_text
 from entracte_server.domain.expiry import Expiry
 from entracte_server.domain.ids import new_id
-from entracte_server.domain.options import ApprovalRules, ClientTool
+from entracte_server.domain.options import ClientTool
 from entracte_server.domain.runs import CallRow, Outcome, PendingRow, StepRecord
 from entracte_server.engine.execution import Parked
 from entracte_server.engine.expiry import EXPIRED, expiry_of
 from entracte_server.engine.outlet import Outlet
 from entracte_server.engine.runlog import now_ms
+from entracte_server.engine.toolsets import needs_of
 
 if TYPE_CHECKING:
     from entracte_server.engine.run import RunExecution
@@ -51,14 +51,6 @@ def validate(tool: Tool | ClientTool, text: str) -> Arguments:
     value = json_text.parse(text)
     schemas.check(tool.input_schema, value)
     return Arguments(text, value)
-
-
-def _matches(rules: ApprovalRules | None, tool_name: str) -> bool:
-    return rules is not None and (
-        rules.all
-        or tool_name in rules.names
-        or any(fnmatch.fnmatchcase(tool_name, pattern) for pattern in rules.patterns)
-    )
 
 
 class HandedOver(Exception):
@@ -211,7 +203,7 @@ class Settlement:
             return
         if call.run_args is not None or arguments.text != call.args:
             call = msgspec.structs.replace(call, run_args=arguments.text)
-        if not call.approved and self._needs_approval(call, tool, arguments):
+        if not call.approved and run.approving.needed(call.tool_name, tool, arguments, run.request_context):
             self._open(call, "approval", arguments.text)
         else:
             self._go(call, tool, arguments)
@@ -227,15 +219,6 @@ class Settlement:
                 "The tool was not executed.",
             )
             return None
-
-    def _needs_approval(self, call: CallRow, tool: Tool | ClientTool, arguments: Arguments) -> bool:
-        """The strictest of the run, the agent and the tool holds."""
-        run = self._run
-        return (
-            _matches(run.spec.options.require_tool_approval, call.tool_name)
-            or _matches(run.agent.approval, call.tool_name)
-            or (isinstance(tool, Tool) and tool.needs_approval(arguments))
-        )
 
     def _go(self, call: CallRow, tool: Tool | ClientTool, arguments: Arguments) -> None:
         """Nothing stands in the way of the call any more."""
@@ -422,6 +405,7 @@ class Settlement:
             resource_id=run.row.resource_id,
             expire_time=expire_time or 0,
             on_expiry=None if expires is None else expires[1],
+            needs=needs_of(run.spec.options),
         )
         if kind == "approval":
             run.log.emit(

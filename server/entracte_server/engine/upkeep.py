@@ -77,10 +77,13 @@ class Duty:
 
 
 def same_app(app: App) -> str:
-    """Tells whether two processes serve the same agents with the same tools."""
+    """Tells whether two processes serve the same agents and toolsets with the same tools."""
+    owners = [
+        *((f"agent {agent.id}", agent.tools) for agent in app.agents.values()),
+        *((f"toolset {toolset.name}", toolset.tools) for toolset in app.toolsets.values()),
+    ]
     served = [
-        (agent.id, sorted((name, tool.digest.hex()) for name, tool in agent.tools.items()))
-        for agent in app.agents.values()
+        (owner, sorted((name, tool.digest.hex()) for name, tool in tools.items())) for owner, tools in owners
     ]
     return hashlib.sha256(json_text.dump(sorted(served)).encode()).hexdigest()[:16]
 

@@ -15,10 +15,11 @@ from entracte_server.engine.reading import Reader
 from entracte_server.rpc import checks
 from entracte_server.rpc.call import Context, current
 from entracte_server.rpc.messages import messages_from
-from entracte_server.rpc.options import options_from
+from entracte_server.rpc.options import check_supported, options_from
 from entracte_server.rpc.resources import decision_message, run_message
 from entracte_server.rpc.results import result_message
 from entracte_server.rpc.streaming import send
+from entracte_server.rpc.toolset_options import toolsets_from
 
 RUN_ID_METADATA = "entracte-run-id"
 MAX_REASON = 64 * 1024
@@ -83,12 +84,15 @@ class AgentService:
             raise invalid("messages", "at least one message is required")
         run_id = checks.run_id("options.run_id", request.options.run_id) or new_id()
         call.run_id = run_id
+        check_supported(request.options)
+        toolsets = toolsets_from(self._engine.app, agent, request.options)
+        tools = self._engine.toolsets.server_tools(agent, toolsets)
         return Start(
             tenant=call.principal.tenant,
             principal=call.principal.name,
             agent_id=agent_id,
             input=messages_from("messages", request.messages),
-            options=options_from(agent, request.options),
+            options=options_from(self._engine.app, request.options, tools, toolsets),
             run_id=run_id,
             request=checks.request_key(request),
         )

@@ -1,25 +1,25 @@
 """The options of a request, checked and put into the form they are stored in."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from entracte.v1 import options_pb2, pending_call_pb2
-from entracte_server.agents.agent import Agent
+from entracte_server.agents.agent import App
 from entracte_server.agents.expiry import MAX_SECONDS
-from entracte_server.agents.tools import NAME
+from entracte_server.agents.tools import NAME, Tool
 from entracte_server.domain.errors import Refusal, invalid
 from entracte_server.domain.expiry import ExpiryAction, RunExpiry
 from entracte_server.domain.options import (
-    ApprovalRules,
     ClientTool,
     ModelSettings,
     RunOptions,
     ToolChoice,
 )
 from entracte_server.rpc import checks
+from entracte_server.rpc.approval_options import approval_from
 from entracte_server.rpc.call import current
 from entracte_server.rpc.messages import messages_from, system_from
 
@@ -43,6 +43,7 @@ SUPPORTED = frozenset(
         "cancel_on_disconnect",
         "include_request_body",
         "pending_call_expiry",
+        "toolsets",
     }
 )
 """The options this version acts on; any other that is set is refused."""
@@ -74,19 +75,29 @@ def unsupported(field: str) -> Refusal:
     return Refusal("OPTION_UNSUPPORTED", f"{field} is not supported by this server.", field=field)
 
 
-def options_from(agent: Agent, options: options_pb2.GenerateOptions) -> RunOptions:
-    """The options of a run of `agent`. Raises `Refusal`."""
+def check_supported(options: options_pb2.GenerateOptions) -> None:
+    """Raises `Refusal` when an option is set that this server does not know how to honour."""
     for descriptor, _ in options.ListFields():
         if descriptor.name not in SUPPORTED:
             raise unsupported(f"options.{descriptor.name}")
     _refuse_unknown("options", options)
-    client_tools = _client_tools(agent, options)
-    names = {*agent.tools, *(tool.name for tool in client_tools)}
+
+
+def options_from(
+    app: App,
+    options: options_pb2.GenerateOptions,
+    tools: Mapping[str, Tool],
+    toolsets: tuple[str, ...],
+) -> RunOptions:
+    """The options of a run in which the server executes `tools`, some of them from `toolsets`, all of them
+    supported. Raises `Refusal`."""
+    client_tools = _client_tools(tools, options)
+    names = {*tools, *(tool.name for tool in client_tools)}
     instructions = system_from("options.instructions", options.instructions)
     return RunOptions(
         max_steps=_at_least_one(options, "max_steps"),
         active_tools=_active_tools(options, names),
-        require_tool_approval=_approval(options),
+        require_tool_approval=approval_from(app, options),
         tool_call_concurrency=_at_least_one(options, "tool_call_concurrency"),
         context=messages_from("options.context", options.context),
         instructions=instructions if options.instructions else None,
@@ -104,7 +115,8 @@ def options_from(agent: Agent, options: options_pb2.GenerateOptions) -> RunOptio
         execution_timeout=_timeout(options),
         cancel_on_disconnect=options.cancel_on_disconnect,
         include_request_body=options.include_request_body,
-        pending_call_expiry=_expiry(agent, options, client_tools),
+        pending_call_expiry=_expiry(tools, options, client_tools),
+        toolsets=toolsets,
     )
 
 
@@ -139,20 +151,6 @@ def _active_tools(options: options_pb2.GenerateOptions, names: set[str]) -> tupl
         if name not in names:
             raise invalid(f"options.active_tools.names[{i}]", f"the agent has no tool {name!r}")
     return tuple(options.active_tools.names)
-
-
-def _approval(options: options_pb2.GenerateOptions) -> ApprovalRules | None:
-    if not options.HasField("require_tool_approval"):
-        return None
-    policy = options.require_tool_approval
-    which = policy.WhichOneof("policy")
-    if which is None:
-        raise invalid("options.require_tool_approval", "needs all or rules")
-    if which == "all":
-        return ApprovalRules(all=policy.all)
-    if policy.rules.predicates:
-        raise unsupported("options.require_tool_approval.rules.predicates")
-    return ApprovalRules(names=tuple(policy.rules.names), patterns=tuple(policy.rules.patterns))
 
 
 def _settings(options: options_pb2.GenerateOptions) -> ModelSettings:
@@ -210,7 +208,9 @@ def _choice(options: options_pb2.GenerateOptions, names: set[str]) -> ToolChoice
     return ToolChoice(mode, name, every_step)  # type: ignore[arg-type]
 
 
-def _client_tools(agent: Agent, options: options_pb2.GenerateOptions) -> tuple[ClientTool, ...]:
+def _client_tools(
+    server_tools: Mapping[str, Tool], options: options_pb2.GenerateOptions
+) -> tuple[ClientTool, ...]:
     if len(options.client_tools) > MAX_CLIENT_TOOLS:
         raise invalid("options.client_tools", f"at most {MAX_CLIENT_TOOLS}")
     tools: dict[str, ClientTool] = {}
@@ -218,7 +218,7 @@ def _client_tools(agent: Agent, options: options_pb2.GenerateOptions) -> tuple[C
         field = f"options.client_tools[{i}]"
         if not NAME.fullmatch(given.name):
             raise invalid(f"{field}.name", "use 1 to 64 characters of letters, digits, '_' and '-'")
-        if given.name in agent.tools:
+        if given.name in server_tools:
             raise invalid(f"{field}.name", f"the agent has a tool {given.name!r} already")
         if given.name in tools:
             raise invalid(f"{field}.name", f"{given.name!r} is given twice")
@@ -246,7 +246,7 @@ def _timeout(options: options_pb2.GenerateOptions) -> float | None:
 
 
 def _expiry(
-    agent: Agent, options: options_pb2.GenerateOptions, client_tools: Iterable[ClientTool]
+    tools: Mapping[str, Tool], options: options_pb2.GenerateOptions, client_tools: Iterable[ClientTool]
 ) -> RunExpiry | None:
     if not options.HasField("pending_call_expiry"):
         return None
@@ -269,7 +269,7 @@ def _expiry(
         answers[name], _ = checks.json_value(path, answer)
         if name in by_client:
             continue
-        tool = agent.tools.get(name)
+        tool = tools.get(name)
         if tool is None:
             raise invalid(path, "the agent has no such tool")
         try:

@@ -41,6 +41,7 @@ class PendingData(Data, frozen=True):
     tool_digest: bytes = b""
     agent_path: tuple[PathElement, ...] = ()
     on_expiry: OnExpiry | None = None
+    needs: tuple[str, ...] = ()
 
 
 class DecisionData(Data, frozen=True):
@@ -170,6 +171,7 @@ def pending_data(pending: PendingRow) -> bytes:
             tool_digest=pending.tool_digest,
             agent_path=pending.agent_path,
             on_expiry=pending.on_expiry,
+            needs=pending.needs,
         )
     )
 
@@ -202,6 +204,7 @@ def pending_row(row: Row) -> PendingRow:
         tool_digest=data.tool_digest,
         agent_path=data.agent_path,
         on_expiry=data.on_expiry,
+        needs=data.needs,
     )
 
 

@@ -195,7 +195,9 @@ class GenerateOptions(_message.Message):
 
     @_builtins.property
     def toolsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of toolsets registered on the server, added to the agent's tools."""
+        """Names of toolsets registered on the server, whose tools are added to the agent's. The tool `refund`
+        of the toolset `billing` is called `billing__refund`.
+        """
 
     @_builtins.property
     def client_tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClientTool]:
@@ -537,6 +539,8 @@ class ToolApprovalRules(_message.Message):
     NAMES_FIELD_NUMBER: _builtins.int
     PATTERNS_FIELD_NUMBER: _builtins.int
     PREDICATES_FIELD_NUMBER: _builtins.int
+    TOOLSETS_FIELD_NUMBER: _builtins.int
+    EXPRESSIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Exact tool names."""
@@ -549,20 +553,61 @@ class ToolApprovalRules(_message.Message):
     def predicates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of predicates registered on the server; one that fails means "ask"."""
 
+    @_builtins.property
+    def toolsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of toolsets registered on the server: the calls of their tools."""
+
+    @_builtins.property
+    def expressions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolApprovalExpression]:
+        """Conditions over the calls' arguments. At most 16, of at most 4,000 characters together."""
+
     def __init__(
         self,
         *,
         names: _abc.Iterable[_builtins.str] | None = ...,
         patterns: _abc.Iterable[_builtins.str] | None = ...,
         predicates: _abc.Iterable[_builtins.str] | None = ...,
+        toolsets: _abc.Iterable[_builtins.str] | None = ...,
+        expressions: _abc.Iterable[Global___ToolApprovalExpression] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "patterns", b"patterns", "predicates", b"predicates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expressions", b"expressions", "names", b"names", "patterns", b"patterns", "predicates", b"predicates", "toolsets", b"toolsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolApprovalRules: _TypeAlias = ToolApprovalRules  # noqa: Y015
+
+@_typing.final
+class ToolApprovalExpression(_message.Message):
+    """A condition over the calls of some tools; those for which it holds need approval."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    EXPRESSION_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """A pattern over tool names, as in `ToolApprovalRules.patterns`. Default: `*`."""
+    expression: _builtins.str
+    """An expression in CEL, at most 1,000 characters, that says true or false of `args` (the call's
+    arguments, an object), `tool` (the tool's name) and `request_context` (the caller's values, an
+    object). Macros that loop are not allowed, and the pattern of `matches` must be written out. Checked
+    when the run is started. One that fails means "ask": a value that is missing or of another type, an
+    answer that is neither true nor false, arguments and context of more than 16 KiB.
+    """
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        expression: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expression", b"expression", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolApprovalExpression: _TypeAlias = ToolApprovalExpression  # noqa: Y015
 
 @_typing.final
 class StructuredOutput(_message.Message):
