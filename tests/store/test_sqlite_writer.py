@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from entracte_server.store.base import CreateRun, LeaseLost, StoreUnavailable, Written
+from entracte_server.store.base import CreateRun, LeaseLost, RunPatch, StoreUnavailable, Written
 from entracte_server.store.sqlite import SQLiteStore
 from entracte_server.store.sqlite.connection import Database, prepare
 from entracte_server.store.sqlite.writer import MAX_GROUP, Transaction, Writer
@@ -58,7 +58,7 @@ class TestGroups:
     async def test_what_queues_while_a_commit_runs_is_committed_together(self, store: SQLiteStore) -> None:
         runs = [await created(store) for _ in range(20)]
         seen = await count_commits(store)
-        first = store.submit(a_write(runs[0], chunks=chunks(1, 1)))
+        first = store.submit(a_write(runs[0], chunks=chunks(1, 1), patch=RunPatch(step=1)))
         await asyncio.sleep(0)  # the writer starts with what there is
         rest = [store.submit(a_write(run, chunks=chunks(1, 1))) for run in runs[1:]]
         await asyncio.gather(first, *rest)
@@ -78,6 +78,38 @@ class TestGroups:
         for number in range(1, 4):
             await store.write(a_write(run, chunks=chunks(number, number)))
         assert seen == ["COMMIT"] * 3
+
+    async def test_chunks_that_come_right_after_a_commit_wait_for_company(self, store: SQLiteStore) -> None:
+        """Company ends the waiting: it is not for what somebody waits for."""
+        run, other = await created(store), await created(store)
+        store._writer._next = time.monotonic() + 3600  # as if a group had begun right now, for an hour
+        seen = await count_commits(store)
+        waits = store.submit(a_write(run, chunks=chunks(1, 1)))
+        await asyncio.sleep(0.05)
+        assert not waits.done()
+        more = store.submit(a_write(other, chunks=chunks(1, 1)))
+        await asyncio.sleep(0.05)
+        assert not more.done()
+        await store.submit(a_write(run, patch=RunPatch(step=1)))
+        assert (await waits, await more) == (Written(), Written())
+        assert seen == ["COMMIT"]
+
+    async def test_chunks_do_not_wait_long(self, store: SQLiteStore) -> None:
+        run = await created(store)
+        seen = await count_commits(store)
+        async with asyncio.timeout(30):
+            for number in range(1, 6):
+                await store.submit(a_write(run, chunks=chunks(number, number)))
+        assert seen == ["COMMIT"] * 5
+
+    async def test_closing_does_not_wait(self, tmp_path: Path) -> None:
+        store = await SQLiteStore.open(tmp_path / "closed.db")
+        run = await created(store)
+        store._writer._next = time.monotonic() + 3600
+        waits = store.submit(a_write(run, chunks=chunks(1, 1)))
+        await asyncio.sleep(0.05)
+        await store.close()
+        assert await waits == Written()
 
     async def test_a_refusal_does_not_make_the_group_start_over(self, store: SQLiteStore) -> None:
         run, other = await created(store), await created(store)

@@ -1,6 +1,7 @@
 """`entracte serve` and `entracte migrate`."""
 
 import asyncio
+import gc
 import importlib
 import os
 import signal
@@ -169,6 +170,15 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
+def _settle_memory() -> None:
+    """What was imported stays: the collector need not look through it again and again, which stops the
+    server for as long as dozens of commits take. Nor need it look so often: what a run leaves behind is
+    mostly not cyclic, and a few thousand objects more do not matter."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
 async def _serve(app: "App", settings: "Settings", stand_in: Any, lifeline: "Lifeline | None") -> None:
     from msgspec.structs import replace
 
@@ -184,6 +194,7 @@ async def _serve(app: "App", settings: "Settings", stand_in: Any, lifeline: "Lif
         lifeline.attach(stop.set, settings.grace + STOP_MARGIN)
     server_settings = replace(settings.server(), reuse_port=lifeline is not None)
     async with running(app, settings, stand_in=stand_in, server_settings=server_settings) as it:
+        _settle_memory()
         resolve = Resolver(Providers(settings.provider_settings()), stand_in)
         agents = [
             (agent.id, ", ".join(model.name for model in resolve(agent))) for agent in app.agents.values()

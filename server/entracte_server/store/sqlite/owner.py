@@ -108,6 +108,17 @@ def create_run(op: CreateRun, transaction: Transaction) -> Created:
     return _CREATED
 
 
+def is_patient(op: RunWrite) -> bool:
+    """Whether a write has nothing but chunks, and changes nothing that anybody waits for."""
+    return (
+        op.patch is None
+        and not (op.steps or op.calls or op.opened or op.closed)
+        and op.park is None
+        and op.end is None
+        and op.release is None
+    )
+
+
 def write_run(op: RunWrite, transaction: Transaction) -> Written:
     """See `Store.write`.
 

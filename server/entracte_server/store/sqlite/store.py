@@ -126,7 +126,7 @@ class SQLiteStore:
 
     def submit(self, op: RunWrite) -> "asyncio.Future[Written]":
         """See `Store.submit`."""
-        return self._writer.submit(partial(owner.write_run, op))
+        return self._writer.submit(partial(owner.write_run, op), patient=owner.is_patient(op))
 
     async def write(self, op: RunWrite) -> Written:
         """See `Store.write`."""

@@ -1,8 +1,9 @@
 """The writer: commits together whatever was submitted while the commit before was in flight.
 
-There are no timers: a lone operation is committed at once, and under load the groups grow by
-themselves. A group is one trip to the connection's thread and one transaction, which the processes of
-the host take in turns.
+A lone operation is committed at once, and under load the groups grow by themselves. Only patient ones
+(pieces of an answer that a person reads) that come right after a group began wait for company, since a
+commit costs several times what an operation in it does. A group is one trip to the connection's thread
+and one transaction, which the processes of the host take in turns.
 """
 
 import asyncio
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 MAX_GROUP = 512
 """Operations in one transaction at most, so that no caller waits for an endless one."""
+
+PAUSE = 0.002
+"""Seconds between the beginnings of two groups while nothing but patient operations waits."""
 
 MAX_KNOWN_RUNS = 4096
 
@@ -208,6 +212,9 @@ class Writer:
         self._wake: asyncio.Future[None] | None = None
         self._runs = KnownRuns()
         self._closing = False
+        self._urgent = False
+        self._pausing = False
+        self._next = 0.0
         self._task = self._loop.create_task(self._work(), name="sqlite-writer")
 
     @property
@@ -215,29 +222,34 @@ class Writer:
         """How many operations wait for their group."""
         return len(self._queue)
 
-    def submit(self, operation: Operation[T]) -> "asyncio.Future[T]":
+    def submit(self, operation: Operation[T], *, patient: bool = False) -> "asyncio.Future[T]":
         """Queue an operation: a future that is done when it is durable.
 
         Operations take effect in the order they are submitted. The future may be cancelled: the
         operation is executed all the same. It fails with what the operation raises, or with
-        `StoreUnavailable`.
+        `StoreUnavailable`. With `patient` it may wait for company, up to `PAUSE`.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         if self._closing:
             future.set_exception(StoreUnavailable("the store is closed"))
             return future
         self._queue.append((operation, future))
-        if self._wake is not None:
-            self._wake.set_result(None)
-            self._wake = None
+        if not patient:
+            self._urgent = True
+        elif self._pausing:
+            return future
+        self._ring()
         return future
+
+    def _ring(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake.set_result(None)
 
     async def close(self) -> None:
         """Finish what was submitted, refuse the rest, close the connection."""
         self._closing = True
-        if self._wake is not None:
-            self._wake.set_result(None)
-            self._wake = None
+        self._ring()
         await asyncio.wait([self._task])
         await self._database.close()
 
@@ -246,6 +258,8 @@ class Writer:
         try:
             while await self._something():
                 group = [self._queue.popleft() for _ in range(min(MAX_GROUP, len(self._queue)))]
+                self._urgent = self._urgent and bool(self._queue)
+                self._next = time.monotonic() + PAUSE
                 operations = [operation for operation, _ in group]
                 outcomes = await self._database.call(partial(commit, operations, self._runs, self._files))
                 for (_, future), outcome in zip(group, outcomes, strict=True):
@@ -265,10 +279,22 @@ class Writer:
             self._queue.clear()
 
     async def _something(self) -> bool:
-        """Wait until there is something to do; False when there never will be."""
+        """Wait until there is a group to commit; False when there never will be."""
         while not self._queue:
             if self._closing:
                 return False
-            self._wake = self._loop.create_future()
-            await self._wake
+            await self._woken()
+        pause = self._next - time.monotonic()
+        if pause > 0 and not self._urgent and not self._closing:
+            self._pausing = True
+            timer = self._loop.call_later(pause, self._ring)
+            try:
+                await self._woken()
+            finally:
+                self._pausing = False
+                timer.cancel()
         return True
+
+    async def _woken(self) -> None:
+        self._wake = self._loop.create_future()
+        await self._wake
