@@ -114,7 +114,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-
 
 lock: $(STAMP) ## Write requirements.txt and requirements-dev.txt anew (UPGRADE=1: newer versions).
 	$(COMPILE) --group dev pyproject.toml -o requirements-dev.txt
-	$(COMPILE) --extra uvloop --extra postgres --extra mcp -c requirements-dev.txt pyproject.toml -o requirements.txt
+	$(COMPILE) --extra uvloop --extra postgres --extra mcp --extra otel -c requirements-dev.txt pyproject.toml -o requirements.txt
 	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --custom-compile-command 'make lock' \
 		$(if $(UPGRADE),--upgrade) examples/local_model.in -o examples/local_model.txt
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         tool,
     )
     from entracte_server.domain.options import ModelSettings, ToolChoice
+    from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
 
 __version__ = "0.1.0"
 
@@ -41,17 +42,19 @@ __all__ = [
     "Sampled",
     "Score",
     "ScorerInput",
+    "TelemetryOptions",
     "Tool",
     "ToolChoice",
     "ToolContext",
     "ToolUse",
     "Toolset",
+    "TracingOptions",
     "ask_user",
     "scorer",
     "tool",
 ]
 
-_OPTIONS = ("ModelSettings", "ToolChoice")
+_OPTIONS = ("ModelSettings", "TelemetryOptions", "ToolChoice", "TracingOptions")
 
 
 def __getattr__(name: str) -> Any:

@@ -239,6 +239,11 @@ def header(name: str, value: str = "x") -> o.GenerateOptions:
     return o.GenerateOptions(model_settings=o.ModelSettings(headers={name: value}))
 
 
+def tracing(**fields: Any) -> o.GenerateOptions:
+    """How a run is to appear in traces."""
+    return o.GenerateOptions(tracing_options=o.TracingOptions(**fields))
+
+
 WRONG: list[tuple[str, o.GenerateOptions, str]] = [
     (
         "unknown tool",
@@ -318,6 +323,24 @@ WRONG: list[tuple[str, o.GenerateOptions, str]] = [
     ("header value with NUL", header("a", "b\0"), "model_settings.headers"),
     ("header value beyond ASCII", header("a", "é"), "model_settings.headers"),
     (
+        "long function id",
+        o.GenerateOptions(telemetry=o.TelemetryOptions(function_id="f" * 257)),
+        "telemetry.function_id",
+    ),
+    ("long trace id", tracing(trace_id="a" * 33), "tracing_options.trace_id"),
+    ("trace id of other letters", tracing(trace_id="xyz"), "tracing_options.trace_id"),
+    ("trace id with a newline", tracing(trace_id="a\n"), "tracing_options.trace_id"),
+    ("trace id of zeros", tracing(trace_id="0" * 32), "tracing_options.trace_id"),
+    ("long span id", tracing(trace_id="a", parent_span_id="a" * 17), "tracing_options.parent_span_id"),
+    ("span id of zeros", tracing(trace_id="a", parent_span_id="0"), "tracing_options.parent_span_id"),
+    ("span without a trace", tracing(parent_span_id="a"), "tracing_options.parent_span_id"),
+    ("empty tag", tracing(tags=["a", ""]), "tracing_options.tags[1]"),
+    ("many tags", tracing(tags=["a"] * 65), "tracing_options.tags"),
+    ("long key", tracing(request_context_keys=["a" * 257]), "tracing_options.request_context_keys[0]"),
+    ("metadata that are no object", tracing(metadata=js("[1]")), "tracing_options.metadata.text"),
+    ("metadata without a name", tracing(metadata=js('{"":1}')), "tracing_options.metadata.text"),
+    ("large metadata", tracing(metadata=js('{"a":"' + "a" * 65536 + '"}')), "tracing_options.metadata.text"),
+    (
         "provider options that are no object",
         o.GenerateOptions(provider_options=js('{"openai":1}')),
         "provider_options.text",
@@ -371,6 +394,10 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
             default_answers={"mine": js("1")},
         ),
         toolsets=["asking"],
+        telemetry=o.TelemetryOptions(is_enabled=True, record_inputs=False, function_id="f"),
+        tracing_options=o.TracingOptions(
+            metadata=js('{"a":1}'), request_context_keys=["b"], trace_id="1", parent_span_id="f", tags=["t"]
+        ),
     )
     assert {field.name for field, _ in options.ListFields()} == SUPPORTED
     response = await served.one(

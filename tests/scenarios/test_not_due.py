@@ -33,7 +33,9 @@ DUE = frozenset(
         "cancel_on_disconnect",
         "include_request_body",
         "pending_call_expiry",
+        "telemetry",
         "toolsets",
+        "tracing_options",
     }
 )
 """The options that are due; every other field of the message is not."""

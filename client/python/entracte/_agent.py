@@ -28,6 +28,7 @@ from entracte._result_codec import result_of
 from entracte._results import GenerateResult
 from entracte._retry import Deadline
 from entracte._stream import Beginning, RunStream
+from entracte._tracing import span_metadata
 from entracte.v1 import agent_service_pb2 as pb
 
 
@@ -63,7 +64,7 @@ class AgentClient:
             connection.agents.Generate,
             request,
             within=options.get("timeout"),
-            metadata=_metadata(options),
+            metadata=span_metadata(options),
         )
         return result_of(response.result)
 
@@ -77,9 +78,10 @@ class AgentClient:
         request = pb.StreamRequest(**self._start_fields(messages, options))
         run_id = request.options.run_id
         connection = self._connection
+        span = span_metadata(options)
 
         def start(remaining: float | None) -> Any:
-            metadata = connection.metadata(_metadata(options))
+            metadata = connection.metadata(span)
             return connection.agents.Stream(request, timeout=remaining, metadata=metadata)
 
         async def begin() -> Beginning:
@@ -221,7 +223,10 @@ class AgentClient:
         check_names(options, DecisionOptions.__annotations__, "a decision")
         request.wait = True
         response: Any = await self._connection.call(
-            method_of(self._connection, verb), request, within=options.get("timeout")
+            method_of(self._connection, verb),
+            request,
+            within=options.get("timeout"),
+            metadata=span_metadata(options),
         )
         return result_of(response.result)
 
@@ -235,7 +240,9 @@ class AgentClient:
         check_names(options, DecisionOptions.__annotations__, "a decision")
         return RunStream(
             self._connection,
-            decide_and_follow(self._connection, verb, request, options.get("timeout")),
+            decide_and_follow(
+                self._connection, verb, request, options.get("timeout"), span_metadata(options)
+            ),
             run_id=run_id_of(call, options),
             callbacks=callbacks_in(options),
             client_tools=client_tools_from(options.get("client_tools")),
@@ -287,8 +294,3 @@ def _needs_stream(options: Mapping[str, Any]) -> bool:
     """Whether something is to happen while the run goes on."""
     tools = client_tools_from(options.get("client_tools"))
     return bool(callbacks_in(options)) or any(tool.function is not None for tool in tools)
-
-
-def _metadata(options: GenerateOptions) -> tuple[tuple[str, str], ...]:
-    traceparent = options.get("traceparent")
-    return (("traceparent", traceparent),) if traceparent else ()

@@ -1,6 +1,6 @@
 """Decisions: naming a call, and the requests of the four verbs."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from entracte._chunks import Chunk, OpenCall, ToolCallApprovalChunk, ToolCallSuspendedChunk
@@ -71,6 +71,7 @@ def decide_and_follow(
     verb: Verb,
     request: DecisionRequest,
     seconds: float | None,
+    metadata: Sequence[tuple[str, str]],
 ) -> Callable[[], Awaitable[Beginning]]:
     """Begins a stream with a decision: makes it, and follows the run from there."""
 
@@ -79,7 +80,9 @@ def decide_and_follow(
         within = deadline.remaining()
         if within is None or (connection.timeout is not None and within > connection.timeout):
             within = connection.timeout
-        response: Any = await connection.call(method_of(connection, verb), request, within=within)
+        response: Any = await connection.call(
+            method_of(connection, verb), request, within=within, metadata=metadata
+        )
         decision = decision_of(response.decision)
         position = response.run.last_sequence
         skip: Callable[[Chunk], bool] | None = None

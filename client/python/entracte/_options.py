@@ -116,7 +116,9 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What telemetry may record of a run."""
+    """What telemetry may record of a run: whether it is traced at all, whether spans carry what models and
+    tools are given and what they answer, and a name to find the spans under. None: as the agent says,
+    else as the server does."""
 
     is_enabled: bool | None = None
     record_inputs: bool | None = None
@@ -161,8 +163,9 @@ class ToolChoice:
 
 @dataclass(frozen=True, slots=True)
 class TracingOptions:
-    """How a run appears in traces. `trace_id` has 1 to 32 hexadecimal digits, `parent_span_id` 1 to
-    16; `request_context_keys` may reach nested values with dots."""
+    """How a run appears in traces. `metadata` are attributes of its spans; `request_context_keys` names
+    values of the `request_context` that are, too, and may reach nested ones with dots. `trace_id` has 1 to
+    32 hexadecimal digits, `parent_span_id` 1 to 16; the caller's span comes before them."""
 
     metadata: Mapping[str, Any] | None = None
     request_context_keys: Sequence[str] = ()
@@ -308,7 +311,8 @@ class GenerateOptions(Callbacks, CallOptions, total=False):
     """How long the run's pending calls may wait, and what happens then; just a time declines them.
     None: as the tools and the agent say, else for ever."""
     traceparent: str | None
-    """The caller's span, as a W3C `traceparent` header."""
+    """The caller's span, as a W3C `traceparent` header. None: the current one, where this process uses
+    OpenTelemetry."""
 
 
 class DecisionOptions(Callbacks, CallOptions, total=False):
@@ -326,6 +330,8 @@ class DecisionOptions(Callbacks, CallOptions, total=False):
     """A note for the audit; the model does not see it."""
     client_tools: Sequence[ClientToolLike] | None
     """Functions for the run's client tools, should it call them next."""
+    traceparent: str | None
+    """The span of whoever decides, to which the run's trace links; as in `GenerateOptions`."""
 
 
 __all__ = [

@@ -10,6 +10,7 @@ from entracte_server.agents.scorers import Scorer, Scorers, choices, registered
 from entracte_server.agents.tools import Tool
 from entracte_server.agents.toolsets import Toolset
 from entracte_server.domain.options import ApprovalRules, ModelSettings, ToolChoice
+from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
 from entracte_server.models.base import Model
 
 Instructions = str | Sequence[str] | Callable[[Mapping[str, Any]], "str | Sequence[str]"]
@@ -37,6 +38,8 @@ class Agent:
         version: Stored with each run.
         scorers: What judges the results of runs that succeed: scorers, names of those of the `App`, or a
             mapping from what they are called to these; each may be `Sampled`. A caller's replace them.
+        telemetry, tracing_options: As callers give them, but the ids of a trace. A caller's replace them
+            value by value (telemetry), or are added to them (tracing options).
         expires_after, on_expiry: As tools have them, for the calls of tools that have none of their own
             and of client tools. A default answer answers what tools ask; other calls are declined.
 
@@ -62,6 +65,8 @@ class Agent:
         provider_options: Mapping[str, Any] | None = None,
         version: str = "",
         scorers: Scorers = (),
+        telemetry: TelemetryOptions | None = None,
+        tracing_options: TracingOptions | None = None,
         expires_after: float | timedelta | None = None,
         on_expiry: WhatThen = "decline",
     ) -> None:
@@ -101,6 +106,8 @@ class Agent:
         self.tool_choice = tool_choice
         self.provider_options = dict(provider_options or {})
         self.version = version
+        self.telemetry = telemetry or TelemetryOptions()
+        self.tracing_options = tracing_options or TracingOptions()
         try:
             self.scorers, self.own_scorers = choices(scorers)
             self.expiry = expiry_from(expires_after, on_expiry)

@@ -17,6 +17,7 @@ from entracte_server.rpc.server import Server, ServerSettings
 from entracte_server.store.base import Store, StoreError
 from entracte_server.store.opening import open_store
 from entracte_server.store.signals import FREE_RUNS
+from entracte_server.telemetry.base import NOTHING, Telemetry
 
 _log = structlog.get_logger(__name__)
 
@@ -31,11 +32,17 @@ class Running(Data, frozen=True):
 
 class Resolver:
     """Finds the models of an agent, or of a scorer, once. `stand_in` replaces every model that is only
-    named."""
+    named. Calls of the models are told to `telemetry`."""
 
-    def __init__(self, providers: Providers, stand_in: Callable[[str], Model] | None = None) -> None:
+    def __init__(
+        self,
+        providers: Providers,
+        stand_in: Callable[[str], Model] | None = None,
+        telemetry: Telemetry = NOTHING,
+    ) -> None:
         self._providers = providers
         self._stand_in = stand_in
+        self._telemetry = telemetry
         self._known: dict[tuple[type, str], Sequence[Model]] = {}
 
     def __call__(self, asker: Agent | LlmScorer) -> Sequence[Model]:
@@ -48,8 +55,26 @@ class Resolver:
 
     def _model(self, item: str | Model) -> Model:
         if not isinstance(item, str):
-            return item
-        return self._stand_in(item) if self._stand_in is not None else self._providers.resolve(item)
+            model = item
+        else:
+            model = self._stand_in(item) if self._stand_in is not None else self._providers.resolve(item)
+        return self._telemetry.model(model)
+
+
+def open_telemetry(settings: Settings, worker: int | None) -> Telemetry:
+    """What the settings ask for; OpenTelemetry is loaded only where they do. Raises `ValueError`, and
+    `OSError` when the port of the metrics is taken."""
+    if not (settings.telemetry or settings.metrics_address):
+        return NOTHING
+    try:
+        from entracte_server.telemetry import exporting
+    except ImportError as error:
+        raise ValueError(
+            f"telemetry and metrics_address need more packages: install entracte-server[otel] ({error})"
+        ) from None
+    return exporting.open_telemetry(
+        exporting.Exports(settings.telemetry, settings.telemetry_content, settings.metrics_address, worker)
+    )
 
 
 async def bury(store: Store, process_id: str) -> None:
@@ -71,15 +96,19 @@ async def running(
     stand_in: Callable[[str], Model] | None = None,
     engine_settings: EngineSettings | None = None,
     server_settings: ServerSettings | None = None,
+    worker: int | None = None,
 ) -> AsyncIterator[Running]:
-    """Serve `app` for as long as the context lasts, then stop gracefully.
+    """Serve `app` for as long as the context lasts, then stop gracefully. `worker` is the number of this
+    process among those of a supervisor.
 
     Raises `ValueError` for settings that cannot be used, `MissingApiKey` and `UnknownProvider` for
     models that cannot be asked, `RuntimeError` when the port is taken.
     """
     providers = Providers(settings.provider_settings(), idle_timeout=settings.model_idle_timeout)
+    telemetry = NOTHING
     try:
-        resolve = Resolver(providers, stand_in)
+        telemetry = open_telemetry(settings, worker)
+        resolve = Resolver(providers, stand_in, telemetry)
         for agent in app.agents.values():
             resolve(agent)
         for scorer in app.scorers.values():
@@ -89,7 +118,11 @@ async def running(
         store = await open_store(settings.store, listen_url=settings.store_listen_url)
         try:
             engine = Engine(
-                app=app, store=store, resolve=resolve, settings=engine_settings or settings.engine()
+                app=app,
+                store=store,
+                resolve=resolve,
+                settings=engine_settings or settings.engine(),
+                telemetry=telemetry,
             )
             server = Server(engine, server_settings or settings.server())
             try:
@@ -103,4 +136,5 @@ async def running(
         finally:
             await store.close()
     finally:
+        await telemetry.close()
         await providers.aclose()

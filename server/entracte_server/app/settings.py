@@ -213,6 +213,27 @@ class Settings(BaseSettings):
         Grace, pydantic.Field(description="Seconds running work gets when the server stops.")
     ] = 10.0
     reflection: Annotated[bool, pydantic.Field(description="Whether to serve gRPC reflection.")] = True
+    telemetry: Annotated[
+        bool,
+        pydantic.Field(
+            description="Whether to send traces and metrics over OTLP. Where to and how is said by the "
+            "`OTEL_*` variables; needs the extra `entracte-server[otel]`."
+        ),
+    ] = False
+    telemetry_content: Annotated[
+        bool,
+        pydantic.Field(
+            description="Whether spans carry what is said to models and tools and what they answer, where "
+            "neither the request nor the agent says so."
+        ),
+    ] = False
+    metrics_address: Annotated[
+        str,
+        pydantic.Field(
+            description="Where to serve metrics for Prometheus, host:port; workers take this port and those "
+            "after it. Empty: nowhere. Needs the same extra."
+        ),
+    ] = ""
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], pydantic.Field(description="The least level logged.")
     ] = "info"

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import RunExpiry
 from entracte_server.domain.messages import Message
+from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
 
 DEFAULT_MAX_STEPS = 5
 DEFAULT_TOOL_CALL_CONCURRENCY = 10
@@ -184,3 +185,5 @@ class RunOptions(Data, frozen=True):
     output_processors: tuple[ProcessorRef, ...] | None = None
     max_processor_retries: int | None = None
     toolsets: tuple[str, ...] = ()
+    telemetry: TelemetryOptions = TelemetryOptions()
+    tracing_options: TracingOptions = TracingOptions()

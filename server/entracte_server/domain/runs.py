@@ -12,6 +12,7 @@ from entracte_server.domain.expiry import OnExpiry
 from entracte_server.domain.messages import AnyPart, Message
 from entracte_server.domain.options import RunOptions, StepOverrides
 from entracte_server.domain.results import RunError, Tripwire, Usage
+from entracte_server.domain.tracing import Trace
 
 SNAPSHOT_FORMAT = 1
 """The version of these records. A process claims only runs whose format it knows."""
@@ -59,12 +60,14 @@ class RunRow(Data, frozen=True):
 
 
 class RunSpec(Data, frozen=True):
-    """What a run was asked to do; written once. `system` are the resolved system texts."""
+    """What a run was asked to do; written once. `system` are the resolved system texts. `trace` is None
+    where the run is not traced."""
 
     input: tuple[Message, ...]
     options: RunOptions
     system: tuple[str, ...] = ()
     message_id: str = ""
+    trace: Trace | None = None
 
 
 class Response(Data, frozen=True):
@@ -203,13 +206,17 @@ class Outcome(Data, frozen=True):
 
 
 class Resolution(Data, frozen=True):
-    """A decision that the run's stream does not show yet."""
+    """A decision that the run's stream does not show yet. `opened` and `decided` are when the call began
+    to wait and was decided; 0 where an older version wrote it."""
 
     pending_call_id: str
     decision_id: str
     verb: Verb
     principal: str
     edited: bool = False
+    kind: PendingKind | None = None
+    opened: int = 0
+    decided: int = 0
 
 
 class CallRow(Data, frozen=True):

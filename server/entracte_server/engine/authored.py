@@ -4,6 +4,7 @@ Nothing that such code raises ends the server, and nothing of it holds up the ev
 """
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -59,6 +60,7 @@ class AuthoredCode:
         await self._threads.acquire()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+        context = contextvars.copy_context()
 
         def finish(outcome: tuple[T | None, BaseException | None]) -> None:
             self._threads.release()
@@ -68,7 +70,7 @@ class AuthoredCode:
         def work() -> None:
             outcome: tuple[T | None, BaseException | None]
             try:
-                outcome = (body(), None)
+                outcome = (context.run(body), None)
             except BaseException as error:
                 outcome = (None, error)
             try:

@@ -308,6 +308,9 @@ async def _apply(
             verdict.verb,
             decision.principal,
             edited=verdict.edited_args is not None,
+            kind=pending.kind,
+            opened=pending.create_time,
+            decided=decision.decide_time,
         ),
     )
     if verdict.verb == "decline":

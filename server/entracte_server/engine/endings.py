@@ -9,7 +9,7 @@ from entracte_server.domain import chunks as c
 from entracte_server.domain.data import Data
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.results import RunError
-from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, RunState
+from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, Resolution, RunState
 from entracte_server.engine.runlog import now_ms
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ async def write(run: "RunExecution", ending: Ending) -> None:
         run.log.emit(c.Abort(run.cancel_reason or ""))
     run.log.emit(c.Finish(ending.reason, ending.cause, run.total()))
     await run.log.end(ending.state, ending.reason, ending.cause, run.executed_ms(), ending.error)
+    run.segment.rested(ending.state, ending.reason, ending.cause, ending.error)
 
 
 def failed(run: "RunExecution", error: RunError) -> Ending:
@@ -114,4 +115,9 @@ def drop_calls(run: "RunExecution", message: str) -> None:
             for row in run.pending.values()
         ]
     )
+    for row in run.pending.values():
+        dropped = Resolution(
+            row.pending_call_id, "", "cancel", "system", kind=row.kind, opened=row.create_time, decided=now
+        )
+        run.segment.decided(row.call_id, row.tool_name, dropped)
     run.pending.clear()

@@ -49,6 +49,7 @@ from entracte_server.store.base import (
     StoreError,
 )
 from entracte_server.store.signals import command_topic
+from entracte_server.telemetry.base import NOTHING, Segment, Telemetry
 from entracte_server.wire.codec import ChunkEncoder
 
 _log = structlog.get_logger(__name__)
@@ -102,15 +103,17 @@ class Engine:
         store: Store,
         resolve: ModelResolver,
         settings: EngineSettings | None = None,
+        telemetry: Telemetry = NOTHING,
     ) -> None:
         self.app = app
         self.store = store
         self.settings = settings or EngineSettings()
+        self.telemetry = telemetry
         self.lease = Lease(store, self.settings.lease, self._lease_lost)
         self.hub = Hub(self.settings.reader_backlog, store.signals)
         self._resolve = resolve
         self.toolsets = Toolsets(app)
-        self._runner = ToolRunner(self.settings)
+        self._runner = ToolRunner(self.settings, telemetry)
         self._limits = RunLimits(self.settings.max_runs, self.settings.runs_per_principal)
         self._active: dict[RunKey, RunExecution] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -334,11 +337,14 @@ class Engine:
             agent_version=agent.version,
         )
         spec = RunSpec(request.input, request.options, instructions, message_id)
+        segment = self.telemetry.begin(Snapshot(run, spec), agent)
+        if segment.trace is not None:
+            spec = msgspec.structs.replace(spec, trace=segment.trace)
         row = ChunkRow(1, 2, start + step)
         with self._coming((run.tenant, run_id)):
             created = await self.store.create_run(CreateRun(run, spec, row, request.request))
             if created.made is None:
-                self._execute(agent, models, Snapshot(run, spec), announced=True)
+                self._execute(agent, models, Snapshot(run, spec), announced=True, segment=segment)
         if created.made is not None:
             return Started(await self.store.get_run(run.tenant, created.made.run_id), replayed=True)
         self.hub.publish((run.tenant, run_id), row, "running")
@@ -353,6 +359,7 @@ class Engine:
         entering: frozenset[str] = frozenset(),
         announced: bool = False,
         exhausted: bool = False,
+        segment: Segment | None = None,
     ) -> None:
         run = snapshot.run
         key = (run.tenant, run.run_id)
@@ -370,6 +377,7 @@ class Engine:
             entering=entering,
             announced=announced,
             exhausted=exhausted,
+            segment=segment or self.telemetry.resume(snapshot, agent),
         )
         self._active[key] = execution
         # What came after the snapshot was read and before there was an execution to tell.
@@ -387,7 +395,8 @@ class Engine:
 
     async def _drive(self, key: RunKey, execution: RunExecution) -> None:
         try:
-            await execution.drive()
+            with execution.segment:
+                await execution.drive()
         finally:
             self._limits.leave(execution.row)
             if self._active.get(key) is execution:

@@ -13,6 +13,7 @@ from entracte_server.domain.expiry import Expiry
 from entracte_server.domain.runs import Outcome
 from entracte_server.engine.authored import AuthoredCode
 from entracte_server.engine.settings import EngineSettings
+from entracte_server.telemetry.base import Telemetry
 
 _log = structlog.get_logger(__name__)
 
@@ -34,13 +35,18 @@ class ToolRunner:
     """Runs tools for a process. Synchronous ones get a thread of their own each, at most
     `sync_tool_threads` at a time."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, telemetry: Telemetry) -> None:
         self._settings = settings
+        self._telemetry = telemetry
         self._authored = AuthoredCode(settings.sync_tool_threads, settings.cancel_grace)
 
     async def run(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Outcome | Parked:
         """Enter the body and wait for it. Never raises but for cancellation of the caller, which
         reaches the tool as well."""
+        with self._telemetry.tool(tool, arguments, context) as execution:
+            return execution.came_to(await self._enter(tool, arguments, context))
+
+    async def _enter(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Outcome | Parked:
         limit = tool.timeout if tool.timeout is not None else self._settings.tool_timeout
         task = asyncio.current_task()
         clock = asyncio.timeout(limit)

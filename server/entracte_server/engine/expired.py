@@ -52,7 +52,15 @@ async def decide_expired(engine: "Engine", pending: PendingRow, now: int) -> boo
     call = msgspec.structs.replace(
         call,
         state="decided",
-        resolution=Resolution(pending.pending_call_id, decision_id, "expire", SYSTEM),
+        resolution=Resolution(
+            pending.pending_call_id,
+            decision_id,
+            "expire",
+            SYSTEM,
+            kind=pending.kind,
+            opened=pending.create_time,
+            decided=now,
+        ),
     )
     on_expiry = pending.on_expiry or OnExpiry("decline", "agent")
     settled, done = _settled(tool, run, pending, call, on_expiry)

@@ -42,6 +42,7 @@ from entracte_server.engine.settle import HandedOver, Settlement
 from entracte_server.models.base import Model, ModelError
 from entracte_server.store.base import LeaseLost, RunPatch, Store, StoreUnavailable
 from entracte_server.store.signals import FREE_RUNS
+from entracte_server.telemetry.base import Segment
 
 _log = structlog.get_logger(__name__)
 
@@ -61,6 +62,7 @@ class RunExecution:
         settings: EngineSettings,
         tools: dict[str, Tool | ClientTool],
         approving: Approving,
+        segment: Segment,
         entering: frozenset[str] = frozenset(),
         announced: bool = False,
         exhausted: bool = False,
@@ -69,6 +71,7 @@ class RunExecution:
         self.spec = snapshot.spec
         self.agent = agent
         self.log = log
+        self.segment = segment
         self.runner = runner
         self.entering = set(entering)
         """Calls that are marked as started and whose bodies were not entered."""
@@ -124,6 +127,7 @@ class RunExecution:
         """A call waits; written with the next commit."""
         self.pending[pending.pending_call_id] = pending
         self.log.stage(opened=(pending,))
+        self.segment.opened(pending)
 
     def shown(self, call: CallRow) -> CallRow:
         """Show the decision on a call, if the stream has not shown it yet."""
@@ -131,6 +135,7 @@ class RunExecution:
         if resolution is None:
             return call
         self.pending.pop(resolution.pending_call_id, None)
+        self.segment.decided(call.call_id, call.tool_name, resolution)
         self.log.emit(
             c.ToolCallResolved(
                 pending_call_id=resolution.pending_call_id,
@@ -170,7 +175,10 @@ class RunExecution:
             "client-tool" if all(call.kind == "client-tool" for call in open_calls) else "suspended"
         )
         finish = c.Finish("suspended", cause, self.total(), open_calls)
-        return await self.log.park(finish, "suspended", cause, self.executed_ms())
+        parked = await self.log.park(finish, "suspended", cause, self.executed_ms())
+        if parked:
+            self.segment.rested("suspended", "suspended", cause)
+        return parked
 
     async def decided_calls(self) -> list[CallRow]:
         """The calls decided since the run last looked; notices a cancellation, too. Raises
@@ -347,6 +355,7 @@ class RunExecution:
         return None
 
     def finish_step(self, record: StepRecord, *, continued: bool) -> None:
+        self.segment.step_ended()
         self.log.emit(
             c.StepFinish(
                 message_id=record.message_id,

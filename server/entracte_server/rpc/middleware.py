@@ -1,7 +1,7 @@
 """What every RPC of ours goes through, outermost first: request id and log, error mapping, principal,
-limits, deadline. Our handlers are coroutines throughout (streams write to their context), so one form
-of wrapper fits all. They are wrapped once, when they are registered: `grpc.aio` interceptors do the
-same at every call, and make five handlers for it.
+limits, deadline, the caller's span. Our handlers are coroutines throughout (streams write to their
+context), so one form of wrapper fits all. They are wrapped once, when they are registered: `grpc.aio`
+interceptors do the same at every call, and make five handlers for it.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from entracte_server.domain.ids import new_id
 from entracte_server.rpc import status
 from entracte_server.rpc.call import LOCAL, Behavior, Call, Context, Principal, current
 from entracte_server.store.base import LeaseLost, NotFound, RequestReused, RunExists, StoreUnavailable
+from entracte_server.telemetry.base import Telemetry
 
 _log = structlog.get_logger("entracte.rpc")
 
@@ -183,3 +184,15 @@ class Deadline(Middleware):
                 "WAIT_TOO_LONG",
                 "The server's limit for this RPC passed; repeat it with the same request_id.",
             ) from None
+
+
+class CallerSpan(Middleware):
+    """Notes the caller's span; only for a server that traces."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+
+    async def around(self, behavior: Behavior, request: Any, context: Context, method: str) -> Any:
+        """See `Middleware`."""
+        self._telemetry.caller(context.invocation_metadata() or ())
+        return await behavior(request, context)

@@ -22,6 +22,7 @@ from entracte_server.rpc import checks
 from entracte_server.rpc.approval_options import approval_from
 from entracte_server.rpc.call import current
 from entracte_server.rpc.messages import messages_from, system_from
+from entracte_server.rpc.tracing_options import telemetry_from, tracing_from
 
 SUPPORTED = frozenset(
     {
@@ -44,6 +45,8 @@ SUPPORTED = frozenset(
         "include_request_body",
         "pending_call_expiry",
         "toolsets",
+        "telemetry",
+        "tracing_options",
     }
 )
 """The options this version acts on; any other that is set is refused."""
@@ -117,6 +120,8 @@ def options_from(
         include_request_body=options.include_request_body,
         pending_call_expiry=_expiry(tools, options, client_tools),
         toolsets=toolsets,
+        telemetry=telemetry_from(options),
+        tracing_options=tracing_from(options),
     )
 
 

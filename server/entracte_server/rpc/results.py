@@ -92,6 +92,8 @@ def result_message(
         messages=to_messages(snapshot.spec.input),
     )
     asked = len(result.messages)
+    if snapshot.spec.trace is not None:
+        result.trace_id, result.span_id = snapshot.spec.trace.trace_id, snapshot.spec.trace.span_id
     texts = []
     usage = Usage()
     for record in steps:

@@ -15,7 +15,15 @@ from entracte_server.engine.engine import Engine
 from entracte_server.rpc.agent_service import AgentService
 from entracte_server.rpc.call import Principal
 from entracte_server.rpc.inbox_service import InboxService
-from entracte_server.rpc.middleware import Authentication, Deadline, Errors, Limits, RequestLog
+from entracte_server.rpc.middleware import (
+    Authentication,
+    CallerSpan,
+    Deadline,
+    Errors,
+    Limits,
+    Middleware,
+    RequestLog,
+)
 from entracte_server.rpc.registration import register
 from entracte_server.rpc.results import MAX_MESSAGE
 from entracte_server.rpc.run_service import RunService
@@ -100,13 +108,15 @@ class Server:
         self._closing: asyncio.Task[None] | None = None
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(options=_options(settings))
-        layers = (
+        layers: tuple[Middleware, ...] = (
             RequestLog(),
             Errors(),
             Authentication(settings.api_keys),
             Limits(settings.streams_per_principal),
             Deadline(settings.quick_deadline, settings.waiting_deadline, WAITING, STREAMING),
         )
+        if engine.telemetry.reads_callers:
+            layers = (*layers, CallerSpan(engine.telemetry))
         servicers: dict[str, object] = {
             "AgentService": AgentService(engine),
             "RunService": RunService(engine),

@@ -959,7 +959,7 @@ Global___SemanticRecall: _TypeAlias = SemanticRecall  # noqa: Y015
 
 @_typing.final
 class TelemetryOptions(_message.Message):
-    """What telemetry may record of a run."""
+    """What telemetry may record of a run. An absent field is as the agent says, else as the server does."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -968,13 +968,15 @@ class TelemetryOptions(_message.Message):
     RECORD_OUTPUTS_FIELD_NUMBER: _builtins.int
     FUNCTION_ID_FIELD_NUMBER: _builtins.int
     is_enabled: _builtins.bool
-    """Whether telemetry is recorded at all."""
+    """Whether the run is traced, by a server that traces. The server's own counts, which say nothing of a
+    single run, have it in any case.
+    """
     record_inputs: _builtins.bool
-    """Whether inputs are recorded."""
+    """Whether spans carry what models and tools are given. Default: the server's setting, false."""
     record_outputs: _builtins.bool
-    """Whether outputs are recorded."""
+    """Whether spans carry what models and tools answer. Default: the server's setting, false."""
     function_id: _builtins.str
-    """A name to find the calls under."""
+    """A name to find the spans under, at most 256 characters."""
     def __init__(
         self,
         *,
@@ -1213,7 +1215,9 @@ Global___ClientTool: _TypeAlias = ClientTool  # noqa: Y015
 
 @_typing.final
 class TracingOptions(_message.Message):
-    """How a run appears in traces."""
+    """How a run appears in traces. Its spans from a start or a resumption to the next parking have these as
+    attributes. At most 64 of each.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1223,12 +1227,16 @@ class TracingOptions(_message.Message):
     PARENT_SPAN_ID_FIELD_NUMBER: _builtins.int
     TAGS_FIELD_NUMBER: _builtins.int
     trace_id: _builtins.str
-    """The trace to belong to, 1 to 32 hexadecimal digits."""
+    """The trace to belong to, 1 to 32 hexadecimal digits, not zero. Not used where the request has a
+    `traceparent` in its metadata: that one is the trace and the parent.
+    """
     parent_span_id: _builtins.str
-    """The parent span, 1 to 16 hexadecimal digits."""
+    """The parent span, 1 to 16 hexadecimal digits, not zero; needs `trace_id`."""
     @_builtins.property
     def metadata(self) -> _json_pb2.Json:
-        """Attributes of the root span, an object."""
+        """Attributes, an object of at most 64 KiB. Scalars and lists of scalars of one type stay what they are;
+        other values are recorded as JSON text.
+        """
 
     @_builtins.property
     def request_context_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

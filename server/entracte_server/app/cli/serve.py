@@ -127,7 +127,8 @@ def serve(
         given = {"--store": store, "--log-format": log_format, "--log-level": log_level}
         code = supervise(target, settings, given, scripted)
     else:
-        code = _run(load_app(target), settings, _stand_in(scripted), lifeline)
+        number = worker[0] if worker is not None else None
+        code = _run(load_app(target), settings, _stand_in(scripted), lifeline, number)
     log.flush(1.0)
     raise SystemExit(code)
 
@@ -141,14 +142,16 @@ def _lifeline(descriptor: int) -> "Lifeline":
     return Lifeline(descriptor)
 
 
-def _run(app: "App", settings: "Settings", stand_in: Any, lifeline: "Lifeline | None") -> int:
+def _run(
+    app: "App", settings: "Settings", stand_in: Any, lifeline: "Lifeline | None", worker: int | None
+) -> int:
     from entracte_server.app.reserving import why_not
     from entracte_server.models.providers import MissingApiKey, UnknownProvider
     from entracte_server.store.base import StoreError
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(app, settings, stand_in, lifeline))
+            runner.run(_serve(app, settings, stand_in, lifeline, worker))
     except MissingApiKey as error:
         click.echo(f"error: {error}, or start with --scripted to answer from a script.", err=True)
         return 1
@@ -179,7 +182,9 @@ def _settle_memory() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-async def _serve(app: "App", settings: "Settings", stand_in: Any, lifeline: "Lifeline | None") -> None:
+async def _serve(
+    app: "App", settings: "Settings", stand_in: Any, lifeline: "Lifeline | None", worker: int | None
+) -> None:
     from msgspec.structs import replace
 
     from entracte_server.app.lifeline import STOP_MARGIN
@@ -193,7 +198,10 @@ async def _serve(app: "App", settings: "Settings", stand_in: Any, lifeline: "Lif
     if lifeline is not None:
         lifeline.attach(stop.set, settings.grace + STOP_MARGIN)
     server_settings = replace(settings.server(), reuse_port=lifeline is not None)
-    async with running(app, settings, stand_in=stand_in, server_settings=server_settings) as it:
+    async with running(
+        app, settings, stand_in=stand_in, server_settings=server_settings, worker=worker
+    ) as it:
+        it.engine.telemetry.make_global()
         _settle_memory()
         resolve = Resolver(Providers(settings.provider_settings()), stand_in)
         agents = [

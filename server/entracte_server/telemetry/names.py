@@ -1,0 +1,55 @@
+"""Names of attributes. Those of `gen_ai` are OpenTelemetry's conventions for generative AI, which are in
+development and in no package: `opentelemetry-semantic-conventions` has them as deprecated."""
+
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+AGENT_ID = "gen_ai.agent.id"
+AGENT_NAME = "gen_ai.agent.name"
+AGENT_DESCRIPTION = "gen_ai.agent.description"
+AGENT_VERSION = "gen_ai.agent.version"
+CONVERSATION_ID = "gen_ai.conversation.id"
+REQUEST_MODEL = "gen_ai.request.model"
+REQUEST_STREAM = "gen_ai.request.stream"
+OUTPUT_TYPE = "gen_ai.output.type"
+RESPONSE_ID = "gen_ai.response.id"
+RESPONSE_MODEL = "gen_ai.response.model"
+FINISH_REASONS = "gen_ai.response.finish_reasons"
+FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens"
+TOKEN_TYPE = "gen_ai.token.type"
+TOOL_NAME = "gen_ai.tool.name"
+TOOL_TYPE = "gen_ai.tool.type"
+TOOL_DESCRIPTION = "gen_ai.tool.description"
+TOOL_CALL_ID = "gen_ai.tool.call.id"
+SYSTEM_INSTRUCTIONS = "gen_ai.system_instructions"
+INPUT_MESSAGES = "gen_ai.input.messages"
+OUTPUT_MESSAGES = "gen_ai.output.messages"
+TOOL_DEFINITIONS = "gen_ai.tool.definitions"
+TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
+TOOL_RESULT = "gen_ai.tool.call.result"
+ERROR_TYPE = "error.type"
+
+RUN_ID = "entracte.run.id"
+RUN_STATE = "entracte.run.state"
+TENANT = "entracte.tenant"
+SEGMENT = "entracte.segment"
+STOP_CAUSE = "entracte.stop_cause"
+FUNCTION_ID = "entracte.function_id"
+TAGS = "entracte.tags"
+TOOL_OUTCOME = "entracte.tool.outcome"
+PENDING_CALL_ID = "entracte.pending_call.id"
+PENDING_KIND = "entracte.pending_call.kind"
+VERB = "entracte.decision.verb"
+LINK = "entracte.link"
+
+PROVIDERS = {"mistral": "mistral_ai", "openai-responses": "openai"}
+"""Providers that the conventions call something else."""
+
+
+def model_names(name: str) -> tuple[str, str]:
+    """Provider and model out of `provider/model`."""
+    provider, _, model = name.partition("/")
+    return PROVIDERS.get(provider, provider), model or name
