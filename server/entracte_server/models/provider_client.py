@@ -21,8 +21,8 @@ class ProviderClient:
     """Sends to one provider; made on an event loop, to be closed. Raises `MissingApiKey`.
 
     The `openai` package says where to, signed in how, with which headers, over which transport. What
-    goes out at every call is put together once: its own `post` does so anew each time, which takes as
-    long as sending.
+    goes out at every call is put together once: its own `post` does so anew each time, and so does the
+    `build_request` below it, which takes as long as sending.
     """
 
     def __init__(self, settings: ProviderSettings) -> None:
@@ -42,7 +42,8 @@ class ProviderClient:
             http_client=self._http,
         )
         headers = {**self._openai.auth_headers, **self._openai.default_headers}
-        self._headers = httpx2.Headers(
+        self._headers = httpx2.Headers(self._http.headers)
+        self._headers.update(
             {name: value for name, value in headers.items() if not isinstance(value, openai.Omit)}
         )
         self._headers["Accept"] = "text/event-stream, application/json"
@@ -52,8 +53,13 @@ class ProviderClient:
     async def post(self, body: bytes, headers: Mapping[str, str]) -> httpx2.Response:
         """The head of the answer, its body unread, whatever its status; to be closed. Raises
         `httpx2.HTTPError`, `aiohttp.ClientError`, `OSError`."""
-        request = self._http.build_request(
-            "POST", self._url, content=body, headers=self._headers, timeout=self._timeout
+        request = httpx2.Request(
+            "POST",
+            self._url,
+            content=body,
+            headers=self._headers,
+            cookies=self._http.cookies,
+            extensions={"timeout": self._timeout.as_dict()},
         )
         if headers:
             request.headers.update(headers)
