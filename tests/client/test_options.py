@@ -240,6 +240,7 @@ SAMPLES: Mapping[str, tuple[Any, Any]] = {
     "execution_timeout": (timedelta(minutes=2), "120s"),
     "cancel_on_disconnect": (True, True),
     "include_request_body": (True, True),
+    "rate_limit_wait": (1.5, "1.500s"),
     "pending_call_expiry": (
         PendingCallExpiry(timedelta(minutes=2), default_answers={"ask_user": "go on", "read": None}),
         {

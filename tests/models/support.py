@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from entracte_server.domain.chunks import (
+    Custom,
     File,
     Raw,
     ReasoningDelta,
@@ -302,7 +303,7 @@ def check_shape(outcome: Outcome, request: ModelRequest = HI) -> None:
                     assert event.invalid_args == pieces[event.tool_call_id]
                 elif event.args != "{}" and "\\ud8" not in pieces[event.tool_call_id]:
                     assert event.args == pieces[event.tool_call_id].strip()
-            case ModelFinish() | Raw() | Source() | File():
+            case ModelFinish() | Raw() | Source() | File() | Custom():
                 pass
             case _:
                 raise AssertionError(f"a model does not send {event!r}")

@@ -398,6 +398,7 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
         tracing_options=o.TracingOptions(
             metadata=js('{"a":1}'), request_context_keys=["b"], trace_id="1", parent_span_id="f", tags=["t"]
         ),
+        rate_limit_wait=duration_pb2.Duration(seconds=86400),
     )
     assert {field.name for field, _ in options.ListFields()} == SUPPORTED
     response = await served.one(

@@ -34,6 +34,7 @@ DUE = frozenset(
         "include_request_body",
         "pending_call_expiry",
         "telemetry",
+        "rate_limit_wait",
         "toolsets",
         "tracing_options",
     }

@@ -310,6 +310,9 @@ class GenerateOptions(Callbacks, CallOptions, total=False):
     pending_call_expiry: Seconds | PendingCallExpiry | Mapping[str, Any] | None
     """How long the run's pending calls may wait, and what happens then; just a time declines them.
     None: as the tools and the agent say, else for ever."""
+    rate_limit_wait: Seconds | None
+    """The longest a model call may wait in all for its provider's rate limit before its answer begins, up to
+    a day; a `custom` chunk `rate-limit-wait` shows each wait. None: as the agent says, else not at all."""
     traceparent: str | None
     """The caller's span, as a W3C `traceparent` header. None: the current one, where this process uses
     OpenTelemetry."""

@@ -326,4 +326,5 @@ ENCODERS: Mapping[str, Callable[[Any], Any]] = {
     "cancel_on_disconnect": _same,
     "include_request_body": _same,
     "pending_call_expiry": _expiry,
+    "rate_limit_wait": to_duration,
 }

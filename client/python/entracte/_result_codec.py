@@ -164,6 +164,16 @@ def _response_of(message: generate_result_pb2.ResponseInfo) -> r.ResponseInfo:
         headers=dict(message.headers),
         messages=_messages(message.messages),
         ui_messages=_messages(message.ui_messages),
+        request_limit=_limit_of(message.request_limit) if message.HasField("request_limit") else None,
+        token_limit=_limit_of(message.token_limit) if message.HasField("token_limit") else None,
+    )
+
+
+def _limit_of(message: generate_result_pb2.RateLimit) -> r.RateLimit:
+    return r.RateLimit(
+        limit=message.limit if message.HasField("limit") else None,
+        remaining=message.remaining if message.HasField("remaining") else None,
+        reset=message.reset.ToTimedelta() if message.HasField("reset") else None,
     )
 
 

@@ -6,7 +6,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -149,9 +149,20 @@ class RequestInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RateLimit:
+    """A limit of the provider, as it was when an answer began: how much it allows, how much of that is left,
+    and how long until all of it is there again. None where the provider does not say."""
+
+    limit: int | None = None
+    remaining: int | None = None
+    reset: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ResponseInfo:
     """An answer of a model. `messages` are those the run added to the conversation, `ui_messages`
-    the same with what processors attached."""
+    the same with what processors attached. `request_limit` and `token_limit` are the provider's limits, where
+    it told them."""
 
     id: str
     timestamp: datetime | None
@@ -159,6 +170,8 @@ class ResponseInfo:
     headers: Mapping[str, str]
     messages: tuple[Message, ...]
     ui_messages: tuple[Message, ...]
+    request_limit: RateLimit | None = None
+    token_limit: RateLimit | None = None
 
 
 @dataclass(frozen=True)

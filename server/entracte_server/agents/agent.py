@@ -35,6 +35,8 @@ class Agent:
         tool_call_concurrency: The most tools of a step that run at once. Default 10.
         model_settings, tool_choice, provider_options: As callers give them; a caller's replace them
             value by value (settings), or as a whole (choice), or provider by provider (options).
+        rate_limit_wait: How long, in seconds, a model call may wait in all for its provider's rate limit
+            before its answer begins; a chunk shows each wait. Default 0: it is not waited for.
         version: Stored with each run.
         scorers: What judges the results of runs that succeed: scorers, names of those of the `App`, or a
             mapping from what they are called to these; each may be `Sampled`. A caller's replace them.
@@ -63,6 +65,7 @@ class Agent:
         model_settings: ModelSettings | None = None,
         tool_choice: ToolChoice | None = None,
         provider_options: Mapping[str, Any] | None = None,
+        rate_limit_wait: float | timedelta = 0.0,
         version: str = "",
         scorers: Scorers = (),
         telemetry: TelemetryOptions | None = None,
@@ -105,6 +108,11 @@ class Agent:
         self.model_settings = model_settings or ModelSettings()
         self.tool_choice = tool_choice
         self.provider_options = dict(provider_options or {})
+        if isinstance(rate_limit_wait, timedelta):
+            rate_limit_wait = rate_limit_wait.total_seconds()
+        if not 0 <= rate_limit_wait <= 86400:
+            raise ValueError("rate_limit_wait must be from 0 to 86400 seconds")
+        self.rate_limit_wait = rate_limit_wait
         self.version = version
         self.telemetry = telemetry or TelemetryOptions()
         self.tracing_options = tracing_options or TracingOptions()

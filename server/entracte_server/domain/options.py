@@ -175,6 +175,7 @@ class RunOptions(Data, frozen=True):
     cancel_on_disconnect: bool = False
     include_request_body: bool = False
     pending_call_expiry: RunExpiry | None = None
+    rate_limit_wait: float | None = None
     stop_when: tuple[StopCondition, ...] = ()
     on_iteration_complete: str = ""
     prepare_step: str = ""

@@ -55,7 +55,7 @@ class Asking:
             if not self._announced:
                 self._begin_attempt(model.name)
             try:
-                await self._read(model, answer)
+                await self._read(model, answer, last=position == len(self._models) - 1)
             except ModelError as failure:
                 if position == len(self._models) - 1:
                     raise
@@ -82,12 +82,15 @@ class Asking:
         run.log.flush()
         self._announced = True
 
-    async def _read(self, model: Model, answer: Answer) -> None:
+    async def _read(self, model: Model, answer: Answer, *, last: bool) -> None:
         run = self._run
         messages = self._messages or []
         if run.steps and run.steps[-1].again:
             messages = [*messages, *prompt.rejected_messages(run.steps[-1])]
-        request = model_request(run.agent, run.spec.options, run.tools, messages, run.calls.values())
+        # Another model that can be asked at once is better than a wait.
+        request = model_request(
+            run.agent, run.spec.options, run.tools, messages, run.calls.values(), may_wait=last
+        )
         async with closing(model.stream(request)) as batches:
             async for batch in batches:
                 shown = answer.add(batch)

@@ -49,6 +49,12 @@ def merge_options(agent: Agent, options: RunOptions) -> Merged:
     return Merged(tool_choice=choice, provider_options=provider)
 
 
+def rate_limit_wait(agent: Agent, options: RunOptions) -> float:
+    """How many seconds a model call may wait for a rate limit: as the caller says, else the agent."""
+    asked = options.rate_limit_wait
+    return agent.rate_limit_wait if asked is None else asked
+
+
 def choice_now(
     choice: ToolChoice, tools: Mapping[str, Tool | ClientTool], calls: Iterable[CallRow]
 ) -> ToolChoice:
@@ -73,9 +79,11 @@ def model_request(
     tools: Mapping[str, Tool | ClientTool],
     messages: Sequence[Message],
     calls: Collection[CallRow],
+    *,
+    may_wait: bool = True,
 ) -> ModelRequest:
     """The request of one model call, `calls` being those of the run so far. Where no tool may be called,
-    none is offered."""
+    none is offered. `may_wait`: a rate limit may be waited for, as long as the run allows."""
     merged = merge_options(agent, options)
     if merged.tool_choice.mode == "none":
         tools = {}
@@ -87,6 +95,7 @@ def model_request(
         provider_options=merged.provider_options,
         include_raw=options.include_raw_chunks,
         reserved_ids=frozenset(call.call_id for call in calls),
+        rate_limit_wait=rate_limit_wait(agent, options) if may_wait else 0.0,
     )
 
 

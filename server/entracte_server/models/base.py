@@ -45,7 +45,8 @@ class ModelRequest(Data, frozen=True):
     `reserved_ids` are tool call ids already used in the run: a model's call that repeats one gets
     a fresh id before it is first shown. `provider_options` is keyed by provider name; a model reads
     only its own entry. A model that cannot be asked for the `response_format` leaves it out and says so
-    in a warning: see `Model.response_formats`.
+    in a warning: see `Model.response_formats`. `rate_limit_wait` is how many seconds in all it may wait for
+    the provider's rate limit before the answer begins, each wait shown as a custom chunk.
     """
 
     messages: Sequence[Message]
@@ -56,6 +57,7 @@ class ModelRequest(Data, frozen=True):
     include_raw: bool = False
     reserved_ids: frozenset[str] = frozenset()
     response_format: ResponseFormat | None = None
+    rate_limit_wait: float = 0.0
 
 
 class ModelFinish(Data, frozen=True):
@@ -92,7 +94,7 @@ class ModelError(Exception):
 class Model(Protocol):
     """A model that can be called.
 
-    `stream` yields batches of events: payloads among text, reasoning, tool-call, source, file and
+    `stream` yields batches of events: payloads among text, reasoning, tool-call, source, file, custom and
     raw chunks, and one `ModelFinish` at the end. It raises `ModelError` for anything that goes
     wrong, at any point; an answer that ends without a finish reason is `cut`. Closing the iterator
     closes the connection to the provider.

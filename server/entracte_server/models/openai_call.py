@@ -18,6 +18,7 @@ from entracte_server.models.providers import (
     PATIENCE,
     ProviderSettings,
 )
+from entracte_server.models.rate_limits import RateLimits, read_limits
 from entracte_server.models.response_body import AnswerReader, BodyReader
 from entracte_server.models.watchdog import Watchdog
 
@@ -44,7 +45,8 @@ _SHOWN_HEADERS = re.compile(r"(x-)?request-id|cf-ray|retry-after.*|(\w+-)?rateli
 class OpenAICall:
     """Open it, take batches until one is empty, close it whatever happens. `answer` reads the body.
 
-    Every failure is a `ModelError`; what came before it is given first.
+    `limits` is what the head of the response says of the provider's limits. Every failure is a `ModelError`;
+    what came before it is given first.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class OpenAICall:
         self._watch: Watchdog | None = None
         self._failure: ModelError | None = None
         self._over = False
+        self.limits = RateLimits()
 
     async def open(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Sends the request; returns when the head of the response is there."""
@@ -76,6 +79,7 @@ class OpenAICall:
         try:
             async with asyncio.timeout(self._patience):
                 self._response = await self._client.post(body, headers)
+                self.limits = read_limits(self._response.headers)
                 if not self._response.is_success:
                     raise await self._status_error(self._response)
         except TimeoutError:
@@ -185,10 +189,14 @@ class OpenAICall:
             text = clean(str(body or "").strip(), 300, self._secrets)
             body = f"the provider answered with status {status}{': ' + text if text else ''}"
         advice = response.headers.get("x-should-retry", "")
+        retry_after = _retry_after(response.headers)
+        if status == 429 and not retry_after:
+            retry_after = self.limits.until_free()[0]
         return provider_error(
             body,
             status=status,
-            retry_after=_retry_after(response.headers),
+            retry_after=_retry_after(response.headers)
+            or (self.limits.until_free()[0] if status == 429 else 0),
             retryable={"true": True, "false": False}.get(advice),
             secrets=self._secrets,
         )

@@ -16,6 +16,7 @@ from entracte_server.models.base import ModelError, ModelEvent, ModelRequest, Re
 from entracte_server.models.openai_call import OpenAICall
 from entracte_server.models.openai_request import body_text
 from entracte_server.models.providers import MissingApiKey, ProviderSettings
+from entracte_server.models.rate_limits import RateLimits, Waits, is_rate_limit
 from entracte_server.models.response_body import AnswerReader
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ class OpenAIModel(ABC):
     A call is tried again, up to `max_retries` times, only while nothing of the answer was seen, and
     only after connection errors, HTTP 408, 409, 429 and 5xx, and answers that were empty or broke
     off. Between attempts there is a pause that doubles, or what the provider asks for, up to a minute.
+
+    A provider's rate limit is waited for only as long as the pause may grow by itself, unless the request
+    allows more with `rate_limit_wait`: then each wait is shown as a chunk before it begins, and costs no
+    retry. So is the time for which the last answer's headers said that nothing is left.
     """
 
     def __init__(
@@ -44,6 +49,8 @@ class OpenAIModel(ABC):
         self._model = model
         self._provider = provider
         self._client = client
+        self._closed_until = 0.0
+        self._closed_by = ""
 
     @abstractmethod
     def _body(self, request: ModelRequest) -> dict[str, Any]:
@@ -79,26 +86,50 @@ class OpenAIModel(ABC):
             client = self._client()
         except MissingApiKey as error:
             raise ModelError(RunError("provider_error", str(error), code="missing_api_key")) from None
-        attempt = 0
+        waits = Waits(self.name, request.rate_limit_wait)
+        if self._closed_until and (wait := waits.take(self._closed_for(), self._closed_by)) is not None:
+            yield [wait]
+            await asyncio.sleep(self._closed_for())
+        tries = 0
         while True:
             seen = False
             answer = self._reader(request, (client.key,))
             call = OpenAICall(self._provider, client, answer, warnings)
             try:
                 await call.open(body, request.settings.headers)
+                self._note(call.limits)
                 while batch := await call.next_batch():
                     # No second attempt from here on, so no need to keep a conversation in memory.
                     seen, body = True, b""
                     yield batch
                 return
             except ModelError as error:
-                if seen or attempt >= retries or not _worth_a_retry(error.error):
+                failure = error.error
+                if seen or not _worth_a_retry(failure):
                     raise
-                pause = _pause(attempt, error.error.retry_after)
+                limited = is_rate_limit(failure)
+                pause = _pause(tries, failure.retry_after, limited=limited)
+                wait = waits.take(pause, call.limits.until_free()[1]) if limited else None
+                if wait is None and (retries <= 0 or (limited and pause > _MAX_BACK_OFF)):
+                    raise
             finally:
                 await call.aclose()
-            attempt += 1
+            tries += 1
+            if wait is None:
+                retries -= 1
+            else:
+                yield [wait]
             await asyncio.sleep(pause)
+
+    def _note(self, limits: RateLimits) -> None:
+        """Remembers for how long the provider lets nothing through."""
+        seconds, self._closed_by = limits.until_free()
+        self._closed_until = asyncio.get_running_loop().time() + seconds if seconds else 0.0
+
+    def _closed_for(self) -> float:
+        if not self._closed_until:
+            return 0.0
+        return max(0.0, self._closed_until - asyncio.get_running_loop().time())
 
 
 _loaded = False
@@ -116,8 +147,11 @@ def _worth_a_retry(error: RunError) -> bool:
     return error.retryable and error.kind in _RETRIED_KINDS
 
 
-def _pause(attempt: int, retry_after: float) -> float:
-    if retry_after > 0:
-        return min(retry_after, _MAX_RETRY_AFTER)
-    pause = min(_FIRST_BACK_OFF * 2.0**attempt, _MAX_BACK_OFF)
-    return pause * random.uniform(0.75, 1.0)
+def _pause(tries: int, retry_after: float, *, limited: bool) -> float:
+    own = min(_FIRST_BACK_OFF * 2.0**tries, _MAX_BACK_OFF) * random.uniform(0.75, 1.0)
+    if retry_after <= 0:
+        return own
+    if limited:
+        # Whoever asks to come back at once, again and again, is asked less and less often.
+        return max(retry_after, own) if tries else retry_after
+    return min(retry_after, _MAX_RETRY_AFTER)

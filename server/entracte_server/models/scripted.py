@@ -11,7 +11,8 @@ A script is a list of steps, one per model call; the last step repeats. A step i
 - `{"error": "..."}`: the provider fails in the middle of its answer; `{"breakStream": "..."}`: the
   connection to it does;
 - `{"throw": "..."}`: the call fails before there is any answer. With `"retryable": true` the next
-  step is tried, up to `max_retries` times;
+  step is tried, up to `max_retries` times; with `"status": 429` as well, and `"retryAfter"`, it is a rate
+  limit, for which is waited where the request allows it;
 - `{"delay": 100}`: a pause in milliseconds;
 - `{"raw": {...}}`: a raw chunk, sent only where the request asks for raw chunks;
 - `{"file": "...", "mediaType": "..."}` and `{"source": "https://...", "title": "..."}`.
@@ -49,6 +50,7 @@ from entracte_server.domain.chunks import (
 )
 from entracte_server.domain.results import RunError, Usage
 from entracte_server.models.base import ModelError, ModelEvent, ModelFinish, ModelRequest, ResponseFormats
+from entracte_server.models.rate_limits import Waits, is_rate_limit
 from entracte_server.models.tool_calls import finished_call, mint_call_id
 
 ScriptPart = Mapping[str, Any]
@@ -153,6 +155,7 @@ class ScriptedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[ModelEvent]]:
         retries = 2 if request.settings.max_retries is None else request.settings.max_retries
+        waits = Waits(self._name, request.rate_limit_wait)
         while True:
             index = self._next_index(request)
             step = self._steps[min(index, len(self._steps) - 1)]
@@ -172,9 +175,17 @@ class ScriptedModel:
                         yield batch
                 return
             except ModelError as error:
-                if player.answered or not error.error.retryable or retries <= 0:
+                failure = error.error
+                if player.answered or not failure.retryable:
                     raise
+                wait = waits.take(failure.retry_after) if is_rate_limit(failure) else None
+                if wait is None and retries <= 0:
+                    raise
+            if wait is None:
                 retries -= 1
+            else:
+                yield [wait]
+                await asyncio.sleep(failure.retry_after)
 
     def _next_index(self, request: ModelRequest) -> int:
         if self._position == "calls":

@@ -47,12 +47,14 @@ SUPPORTED = frozenset(
         "toolsets",
         "telemetry",
         "tracing_options",
+        "rate_limit_wait",
     }
 )
 """The options this version acts on; any other that is set is refused."""
 
 MAX_CLIENT_TOOLS = 128
 MAX_TIMEOUT = 366 * 86400
+MAX_RATE_LIMIT_WAIT = 86400
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 
@@ -122,6 +124,7 @@ def options_from(
         toolsets=toolsets,
         telemetry=telemetry_from(options),
         tracing_options=tracing_from(options),
+        rate_limit_wait=_rate_limit_wait(options),
     )
 
 
@@ -248,6 +251,12 @@ def _timeout(options: options_pb2.GenerateOptions) -> float | None:
     if not options.HasField("execution_timeout"):
         return None
     return checks.duration("options.execution_timeout", options.execution_timeout, 1e-9, MAX_TIMEOUT)
+
+
+def _rate_limit_wait(options: options_pb2.GenerateOptions) -> float | None:
+    if not options.HasField("rate_limit_wait"):
+        return None
+    return checks.duration("options.rate_limit_wait", options.rate_limit_wait, 0, MAX_RATE_LIMIT_WAIT)
 
 
 def _expiry(

@@ -9,6 +9,7 @@ from entracte_server.domain.messages import ReasoningPart, TextPart
 from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import CallRow, PendingRow, Snapshot, StepRecord
 from entracte_server.engine import prompt
+from entracte_server.models.rate_limits import Limit, read_limits
 from entracte_server.rpc.messages import to_messages, to_reasoning
 from entracte_server.rpc.resources import pending_message
 from entracte_server.wire import codec, values
@@ -71,6 +72,18 @@ def _response(record: StepRecord) -> generate_result_pb2.ResponseInfo:
     )
     if record.response.time:
         message.timestamp.CopyFrom(values.timestamp(record.response.time))
+    limits = read_limits(record.response.headers)
+    if limits.requests != Limit():
+        message.request_limit.CopyFrom(_limit(limits.requests))
+    if limits.tokens != Limit():
+        message.token_limit.CopyFrom(_limit(limits.tokens))
+    return message
+
+
+def _limit(limit: Limit) -> generate_result_pb2.RateLimit:
+    message = generate_result_pb2.RateLimit(limit=limit.most, remaining=limit.left)
+    if limit.reset is not None:
+        message.reset.FromNanoseconds(round(limit.reset * 1e9))
     return message
 
 

@@ -10,6 +10,7 @@ from entracte.v1 import message_pb2 as _message_pb2
 from entracte.v1 import pending_call_pb2 as _pending_call_pb2
 from entracte.v1 import result_pb2 as _result_pb2
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -325,6 +326,8 @@ class ResponseInfo(_message.Message):
     HEADERS_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     UI_MESSAGES_FIELD_NUMBER: _builtins.int
+    REQUEST_LIMIT_FIELD_NUMBER: _builtins.int
+    TOKEN_LIMIT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The provider's id of the answer."""
     model_id: _builtins.str
@@ -345,6 +348,14 @@ class ResponseInfo(_message.Message):
     def ui_messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The same with what processors attached."""
 
+    @_builtins.property
+    def request_limit(self) -> Global___RateLimit:
+        """How many requests the provider allows, where the headers say so."""
+
+    @_builtins.property
+    def token_limit(self) -> Global___RateLimit:
+        """How many tokens the provider allows, where the headers say so."""
+
     def __init__(
         self,
         *,
@@ -354,14 +365,55 @@ class ResponseInfo(_message.Message):
         headers: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         messages: _abc.Iterable[_message_pb2.Message] | None = ...,
         ui_messages: _abc.Iterable[_message_pb2.Message] | None = ...,
+        request_limit: Global___RateLimit | None = ...,
+        token_limit: Global___RateLimit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["timestamp", b"timestamp"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request_limit", b"request_limit", "timestamp", b"timestamp", "token_limit", b"token_limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["headers", b"headers", "id", b"id", "messages", b"messages", "model_id", b"model_id", "timestamp", b"timestamp", "ui_messages", b"ui_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["headers", b"headers", "id", b"id", "messages", b"messages", "model_id", b"model_id", "request_limit", b"request_limit", "timestamp", b"timestamp", "token_limit", b"token_limit", "ui_messages", b"ui_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResponseInfo: _TypeAlias = ResponseInfo  # noqa: Y015
+
+@_typing.final
+class RateLimit(_message.Message):
+    """A limit of the provider, as it was when the answer began."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
+    limit: _builtins.int
+    """How much it allows in a time of the provider's choosing."""
+    remaining: _builtins.int
+    """How much of that is left."""
+    @_builtins.property
+    def reset(self) -> _duration_pb2.Duration:
+        """How long until all of it is there again."""
+
+    def __init__(
+        self,
+        *,
+        limit: _builtins.int | None = ...,
+        remaining: _builtins.int | None = ...,
+        reset: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_remaining", b"_remaining", "limit", b"limit", "remaining", b"remaining", "reset", b"reset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_remaining", b"_remaining", "limit", b"limit", "remaining", b"remaining", "reset", b"reset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
+    _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
+    _WhichOneofReturnType__remaining: _TypeAlias = _typing.Literal["remaining"]  # noqa: Y015
+    _WhichOneofArgType__remaining: _TypeAlias = _typing.Literal["_remaining", b"_remaining"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining) -> _WhichOneofReturnType__remaining | None: ...
+
+Global___RateLimit: _TypeAlias = RateLimit  # noqa: Y015
 
 @_typing.final
 class SuspendPayload(_message.Message):
