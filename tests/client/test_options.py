@@ -229,9 +229,9 @@ SAMPLES: Mapping[str, tuple[Any, Any]] = {
         },
     ),
     "scorers": (
-        {"tone": Scorer("tone-v2", 0.5), "length": 0.0, "facts": None},
+        {"tone": Scorer("tone-v2", 0.5, "ratio"), "length": 0.0, "facts": None},
         {
-            "tone": {"scorer": "tone-v2", "samplingRatio": 0.5},
+            "tone": {"scorer": "tone-v2", "samplingRatio": 0.5, "sampling": "SAMPLING_RATIO"},
             "length": {"samplingRatio": 0.0},
             "facts": {},
         },

@@ -12,9 +12,10 @@ from click.testing import CliRunner
 import entracte_server
 from entracte import PendingCallExpiry
 from entracte._options_codec import to_options
-from entracte_server import App, Tool
+from entracte_server import App, Score, ScorerInput, Tool
 from entracte_server.app.cli import main
 from entracte_server.domain.expiry import Expiry
+from entracte_server.domain.options import ScorerChoice
 from entracte_server.testing import serve
 from examples import support
 
@@ -93,3 +94,31 @@ async def test_the_test_in_the_authors_guide() -> None:
     [refund] = snippets("docs/writing-agents.md", "async def refund")
     [code] = snippets("docs/writing-agents.md", "entracte_server.testing")
     await run(code, refund=run(refund, payments=payments)["refund"])["test_a_large_refund_needs_approval"]()
+
+
+async def test_the_scorers_in_the_docs() -> None:
+    code, judge, served, calls, reading = snippets("docs/scorers.md")
+    scope = run(code)
+    score = scope["brevity"](ScorerInput("r", "a", "word " * 100))
+    assert score == Score(0.5, "100 words")
+    scope |= run(judge, **scope)
+    app = run(served, **scope)["app"]
+    assert set(app.scorers) == {"brevity", "helpful"}
+    assert app.agents["sales"].scorers == (
+        ScorerChoice("tone", "helpful", 0.1),
+        ScorerChoice("length", "brevity"),
+    )
+    asked: list[Any] = []
+
+    async def generate(words: str, **options: Any) -> None:
+        asked.append(dict(to_options(options).scorers))
+
+    block = compile(calls, "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    await eval(block, {"agent": SimpleNamespace(generate=generate)})
+    assert [sorted(scorers) for scorers in asked] == [["brevity", "helpful"], ["tone"], ["helpful"]]
+
+    async def get(run_id: str) -> SimpleNamespace:
+        return SimpleNamespace(follow_ups=[])
+
+    block = compile(reading, "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    await eval(block, {"client": SimpleNamespace(runs=SimpleNamespace(get=get)), "run_id": "r"})

@@ -15,18 +15,26 @@ from entracte.v1 import agent_service_pb2 as agents
 from entracte.v1 import message_pb2 as m
 from entracte.v1 import options_pb2 as o
 from entracte.v1 import pending_call_pb2, run_pb2
+from entracte_server import Agent, ScorerInput, scorer
 from entracte_server.rpc.options import SUPPORTED
-from tests.rpc.support import Peer, Refusal, generate, js, serving, stream, user
+from tests.rpc.support import Peer, Refusal, generate, js, saying, serving, stream, user
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FIELDS = o.GenerateOptions.DESCRIPTOR.fields_by_name
 
 
+@scorer
+def fine(given: ScorerInput) -> float:
+    """All is well."""
+    return 1
+
+
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def served() -> AsyncIterator[Peer]:
     """A peer of one server for the whole module."""
-    async with serving() as (_, peer):
+    scored = Agent(id="scored", model=saying({"text": "x"}), scorers=[fine])
+    async with serving(scored) as (_, peer):
         yield peer
 
 
@@ -399,6 +407,8 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
             metadata=js('{"a":1}'), request_context_keys=["b"], trace_id="1", parent_span_id="f", tags=["t"]
         ),
         rate_limit_wait=duration_pb2.Duration(seconds=86400),
+        scorers={"mine": o.ScorerOptions(scorer="fine", sampling_ratio=0)},
+        return_scorer_data=True,
     )
     assert {field.name for field, _ in options.ListFields()} == SUPPORTED
     response = await served.one(

@@ -37,6 +37,8 @@ DUE = frozenset(
         "rate_limit_wait",
         "toolsets",
         "tracing_options",
+        "scorers",
+        "return_scorer_data",
     }
 )
 """The options that are due; every other field of the message is not."""

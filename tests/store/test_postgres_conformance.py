@@ -8,6 +8,7 @@ from entracte_server.store.base import Store
 from entracte_server.store.postgres import PostgresStore
 from entracte_server.testing.store_conformance.closing import CancellationSuite, ClosingSuite
 from entracte_server.testing.store_conformance.decisions import DecisionSuite
+from entracte_server.testing.store_conformance.follow_ups import FollowUpSuite
 from entracte_server.testing.store_conformance.interleavings import check_interleavings
 from entracte_server.testing.store_conformance.isolation import IsolationSuite
 from entracte_server.testing.store_conformance.owner import OwnerSuite
@@ -75,6 +76,10 @@ class TestExpiry(ExpirySuite):
 
 
 class TestRetention(RetentionSuite):
+    pass
+
+
+class TestFollowUps(FollowUpSuite):
     pass
 
 

@@ -6,7 +6,7 @@ A value that this version does not know reads as `"unknown"`, a value that is no
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from entracte.v1 import chunk_pb2, message_pb2, pending_call_pb2, result_pb2, run_pb2
+from entracte.v1 import chunk_pb2, follow_up_pb2, message_pb2, pending_call_pb2, result_pb2, run_pb2
 
 FinishReason = Literal[
     "stop",
@@ -42,6 +42,8 @@ ExpiryAction = Literal["decline", "fail", "answer", "unknown"]
 PendingCallState = Literal["open", "decided", "unknown"]
 DecisionVerb = Literal["approve", "decline", "resume", "submit", "cancel", "expire", "unknown"]
 RunState = Literal["queued", "running", "suspended", "succeeded", "failed", "cancelled", "unknown"]
+FollowUpKind = Literal["score", "unknown"]
+FollowUpState = Literal["waiting", "succeeded", "failed", "skipped", "unknown"]
 ChunkSource = Literal["agent", "user", "system", "unknown"]
 Role = Literal["system", "user", "assistant", "tool", "unknown"]
 
@@ -65,6 +67,8 @@ CALL_STATES: Mapping[int, PendingCallState] = _names(pending_call_pb2.PendingCal
 EXPIRY_ACTIONS: Mapping[int, ExpiryAction] = _names(pending_call_pb2.ExpiryAction, "EXPIRY_ACTION_")
 VERBS: Mapping[int, DecisionVerb] = _names(chunk_pb2.DecisionVerb, "DECISION_VERB_")
 RUN_STATES: Mapping[int, RunState] = _names(run_pb2.RunState, "RUN_STATE_")
+FOLLOW_UP_KINDS: Mapping[int, FollowUpKind] = _names(follow_up_pb2.FollowUpKind, "FOLLOW_UP_KIND_")
+FOLLOW_UP_STATES: Mapping[int, FollowUpState] = _names(follow_up_pb2.FollowUpState, "FOLLOW_UP_STATE_")
 SOURCES: Mapping[int, ChunkSource] = _names(chunk_pb2.ChunkSource, "CHUNK_SOURCE_")
 ROLES: Mapping[int, Role] = _names(message_pb2.Role, "ROLE_")
 

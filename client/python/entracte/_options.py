@@ -198,10 +198,12 @@ class TaskCompletion:
 @dataclass(frozen=True, slots=True)
 class Scorer:
     """How a scorer is run on results: its registered name (the key where empty), and the share of
-    runs that are scored, 0 to 1 (None: all)."""
+    runs that are scored, 0 to 1 (None: all). `sampling` says it in words: `none` for all of them, `ratio`
+    for that share."""
 
     scorer: str = ""
     sampling_ratio: float | None = None
+    sampling: Literal["none", "ratio"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +300,10 @@ class GenerateOptions(Callbacks, CallOptions, total=False):
     is_task_complete: TaskCompletion | Mapping[str, Any] | None
     """Checks made when the model wants to stop."""
     scorers: Sequence[str] | Mapping[str, Scorer | Mapping[str, Any] | float | None] | None
-    """Scorers run on the result after the reply: names, or by name with a share of runs."""
+    """Scorers that judge the result after the reply, replacing the agent's: names, or by name with a
+    share of runs. What they say is in `client.runs.follow_ups(run_id)`."""
     return_scorer_data: bool | None
-    """Whether the result carries what scorers would see."""
+    """Whether the result carries what scorers see, in `result.scoring_data`."""
     execution_timeout: Seconds | None
     """The longest the run may execute, time spent waiting for people excluded."""
     cancel_on_disconnect: bool | None

@@ -275,7 +275,11 @@ def _scorer(value: Any) -> pb.ScorerOptions:
         scorer = o.Scorer(sampling_ratio=value)
     else:
         scorer = record(o.Scorer, value)
-    return pb.ScorerOptions(scorer=scorer.scorer, sampling_ratio=scorer.sampling_ratio)
+    return pb.ScorerOptions(
+        scorer=scorer.scorer,
+        sampling_ratio=scorer.sampling_ratio,
+        sampling=_enum(pb.ScorerOptions.Sampling, "SAMPLING_", scorer.sampling, "sampling"),
+    )
 
 
 def _expiry(value: Any) -> pb.PendingCallExpiry:

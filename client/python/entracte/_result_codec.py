@@ -10,6 +10,8 @@ from entracte._chunks import ToolCallChunk, ToolResultChunk
 from entracte._enums import (
     CALL_STATES,
     EXPIRY_ACTIONS,
+    FOLLOW_UP_KINDS,
+    FOLLOW_UP_STATES,
     KINDS,
     RUN_STATES,
     VERBS,
@@ -19,7 +21,7 @@ from entracte._enums import (
 from entracte._message_codec import message_of, reasoning_of
 from entracte._messages import Message
 from entracte._outcomes import run_error_of, text_of, time_of, tripwire_of, usage_of
-from entracte.v1 import chunk_pb2, generate_result_pb2, message_pb2, pending_call_pb2, run_pb2
+from entracte.v1 import chunk_pb2, follow_up_pb2, generate_result_pb2, message_pb2, pending_call_pb2, run_pb2
 
 
 def decision_of(message: pending_call_pb2.Decision) -> r.Decision:
@@ -137,6 +139,26 @@ def run_of(message: run_pb2.Run, result: generate_result_pb2.GenerateResult | No
         pending_calls=tuple(pending_call_of(call) for call in message.pending_calls),
         request_context_json=text_of(message, "request_context"),
         result=None if result is None else result_of(result),
+        follow_ups=tuple(follow_up_of(job) for job in message.follow_ups),
+    )
+
+
+def follow_up_of(message: follow_up_pb2.FollowUp) -> r.FollowUp:
+    """Reads what is done after the end of a run."""
+    return r.FollowUp(
+        kind=FOLLOW_UP_KINDS.get(message.kind, "unknown"),
+        name=message.name,
+        state=FOLLOW_UP_STATES.get(message.state, "unknown"),
+        scorer=message.scorer,
+        score=message.score.score if message.HasField("score") else None,
+        reason=message.score.reason,
+        error=message.error,
+        attempts=message.attempts,
+        sampling_ratio=message.sampling_ratio if message.HasField("sampling_ratio") else None,
+        usage=usage_of(message.usage),
+        duration=message.duration.seconds + message.duration.nanos / 1e9,
+        create_time=_time(message, "create_time"),
+        finish_time=_time(message, "finish_time"),
     )
 
 

@@ -16,6 +16,8 @@ from entracte._enums import (
     DecisionVerb,
     ExpiryAction,
     FinishReason,
+    FollowUpKind,
+    FollowUpState,
     PendingCallKind,
     PendingCallState,
     RunState,
@@ -308,12 +310,38 @@ class GenerateResult:
         return value_of(self.provider_metadata_json)
 
 
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """Something that is done about a run after its end.
+
+    A `score` is the judgement of `scorer`: `score` from 0 to 1 and `reason` when it `succeeded`; `error`
+    when it `failed`, or why the last attempt did while it is `waiting`. `skipped`: the run was not among
+    the share `sampling_ratio` that is scored. `usage` is what models used for it, `duration` the seconds
+    of the last attempt.
+    """
+
+    kind: FollowUpKind
+    name: str
+    state: FollowUpState
+    scorer: str
+    score: float | None
+    reason: str
+    error: str
+    attempts: int
+    sampling_ratio: float | None
+    usage: Usage
+    duration: float
+    create_time: datetime | None
+    finish_time: datetime | None
+
+
 @dataclass(frozen=True)
 class Run:
     """One execution of an agent, over any number of suspensions.
 
     `last_sequence` is where to follow it from with `client.runs.watch`. `result` is there when it
-    was asked for (`client.runs.get`), not in lists.
+    was asked for (`client.runs.get`), not in lists. `follow_ups` are what is done about it after its end,
+    in what `client.runs` reads.
     """
 
     run_id: str
@@ -336,6 +364,7 @@ class Run:
     pending_calls: tuple[PendingCall, ...]
     request_context_json: str | None
     result: GenerateResult | None = None
+    follow_ups: tuple[FollowUp, ...] = ()
 
     @cached_property
     def request_context(self) -> Any:

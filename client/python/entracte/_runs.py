@@ -1,19 +1,21 @@
 """Runs: looking at them, following them, ending them."""
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Unpack
 
 from entracte._callbacks import Callbacks, callbacks_in
 from entracte._client_tools import ClientToolLike, client_tools_from
 from entracte._connection import Connection
 from entracte._enums import RUN_STATES, RunState, number_of
-from entracte._follow import Follower
+from entracte._errors import EntracteError
+from entracte._follow import Follower, responses_of
 from entracte._ids import new_id
 from entracte._options import CallOptions
 from entracte._options_codec import check_names
 from entracte._paging import all_items
 from entracte._result_codec import run_of
-from entracte._results import Page, Run
+from entracte._results import FollowUp, Page, Run
 from entracte._retry import Deadline
 from entracte._stream import Beginning, RunStream
 from entracte.v1 import run_service_pb2 as pb
@@ -116,6 +118,45 @@ class RunsClient:
             callbacks=callbacks_in(options),
             client_tools=client_tools_from(options.get("client_tools")),
         )
+
+    async def follow_ups(
+        self, run_id: str, *, wait: bool = True, **call: Unpack[CallOptions]
+    ) -> tuple[FollowUp, ...]:
+        """What is done about a run after its end, its scores for example.
+
+        Waits until the run has ended and all of it is settled; that may take minutes, so give a
+        `timeout`. Without `wait`, as it stands now. Raises RunNotFound.
+        """
+        if wait:
+            run = await self.get(run_id, omit_result=True, **call)
+            await self._until_settled(run_id, run.last_sequence, Deadline(call.get("timeout")))
+        return (await self.get(run_id, omit_result=True, **call)).follow_ups
+
+    async def _until_settled(self, run_id: str, after: int, deadline: Deadline) -> None:
+        connection = self._connection
+        backoff = connection.backoff(deadline)
+        while True:
+            backoff.begin()
+            request = pb.WatchRunRequest(
+                run_id=run_id, after_sequence=after, until_finished=True, include_late=True
+            )
+            stream = connection.runs.WatchRun(
+                request, timeout=deadline.remaining(), metadata=connection.metadata()
+            )
+            try:
+                async with aclosing(responses_of(stream)) as responses:
+                    async for response in responses:
+                        connection.answered()
+                        backoff.answered()
+                        if response.chunks:
+                            after = response.chunks[-1].sequence
+                            backoff.progress()
+                return
+            except EntracteError as failure:
+                if not backoff.may_try_again(failure):
+                    raise
+                error = failure
+            await backoff.pause(error)
 
     async def cancel(
         self,

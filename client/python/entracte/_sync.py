@@ -128,6 +128,7 @@ class SyncRunsClient(Face):
     list = iterating(RunsClient.list)
     list_page = blocking(RunsClient.list_page)
     watch = streaming(RunsClient.watch)
+    follow_ups = blocking(RunsClient.follow_ups)
     cancel = blocking(RunsClient.cancel)
     delete = blocking(RunsClient.delete)
 

@@ -139,6 +139,9 @@ class Settings(BaseSettings):
         Literal["message", "generic"],
         pydantic.Field(description="Whether the model and the stream see what a tool raised."),
     ] = "message"
+    scorer_timeout: Annotated[
+        Seconds, pydantic.Field(description="Seconds a scorer may take, unless it says otherwise.")
+    ] = 60.0
     sync_tool_threads: Annotated[
         Count, pydantic.Field(description="Synchronous tools that may run at once.")
     ] = 64
@@ -282,6 +285,7 @@ class Settings(BaseSettings):
             keep_alive=self.keep_alive,
             reader_timeout=self.reader_timeout,
             tool_errors=self.tool_errors,
+            scorer_timeout=self.scorer_timeout,
             max_runs=self.max_runs,
             runs_per_principal=self.runs_per_principal,
             retain_chunks=self.retain_chunks,

@@ -188,3 +188,5 @@ class RunOptions(Data, frozen=True):
     toolsets: tuple[str, ...] = ()
     telemetry: TelemetryOptions = TelemetryOptions()
     tracing_options: TracingOptions = TracingOptions()
+    scorers: tuple[ScorerChoice, ...] | None = None
+    return_scorer_data: bool = False

@@ -10,6 +10,7 @@ from entracte_server.domain.data import Data
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, Resolution, RunState
+from entracte_server.engine.follow_ups import follow_ups_of
 from entracte_server.engine.runlog import now_ms
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ async def write(run: "RunExecution", ending: Ending) -> None:
     if ending.reason == "aborted":
         run.log.emit(c.Abort(run.cancel_reason or ""))
     run.log.emit(c.Finish(ending.reason, ending.cause, run.total()))
-    await run.log.end(ending.state, ending.reason, ending.cause, run.executed_ms(), ending.error)
+    jobs = follow_ups_of(run.agent, run.spec.options, *run.log.key, succeeded=ending.state == "succeeded")
+    await run.log.end(ending.state, ending.reason, ending.cause, run.executed_ms(), ending.error, jobs)
+    run.has_follow_ups = bool(jobs)
     run.segment.rested(ending.state, ending.reason, ending.cause, ending.error)
 
 

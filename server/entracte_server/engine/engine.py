@@ -28,12 +28,14 @@ from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, RunSpec, Snap
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.configure import last_request
 from entracte_server.engine.execution import ToolRunner
+from entracte_server.engine.follow_ups import FollowUps
 from entracte_server.engine.hub import Hub, RunKey
 from entracte_server.engine.keeper import Keeper
 from entracte_server.engine.lease import Lease
 from entracte_server.engine.limits import RunLimits
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
+from entracte_server.engine.scoring import ScorerRunner
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.toolsets import Toolsets, missing, needs_of
 from entracte_server.engine.upkeep import Upkeep
@@ -124,7 +126,8 @@ class Engine:
         self._early_cancels: dict[RunKey, str] = {}
         self._stranded: dict[RunKey, Reason] = {}
         self._followed: dict[RunKey, float] = {}
-        self._keeper = Keeper(self, Upkeep(self, self.settings).tick)
+        self._follow_ups = FollowUps(self, self.settings, ScorerRunner(self.settings, resolve))
+        self._keeper = Keeper(self, Upkeep(self, self.settings).tick, self._follow_ups)
         self.draining = False
 
     # ---- life ----
@@ -142,6 +145,7 @@ class Engine:
         them from their last checkpoint."""
         self.draining = True
         await self._keeper.stop_rounds()
+        await self._follow_ups.stop()
         for timer in self._timers.values():
             timer.cancel()
         for execution in self._active.values():
@@ -402,6 +406,8 @@ class Engine:
             if self._active.get(key) is execution:
                 del self._active[key]
                 self._followed.pop(key, None)
+            if execution.has_follow_ups:
+                self._follow_ups.look()
             if not execution.rested:  # its readers go on with what others make of it
                 self.hub.look_again(key)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from entracte_server.domain.errors import Reason
+from entracte_server.engine.follow_ups import FollowUps
 from entracte_server.engine.hub import RunKey
 from entracte_server.store.base import NotFound, StoreError
 from entracte_server.store.signals import FREE_RUNS, followed_topic, read_topic
@@ -44,11 +45,18 @@ MAX_FAILED_ROUNDS = 5
 
 
 class Keeper:
-    """Owns the rounds of an engine. `tasks` are done about once a second as well, each by itself."""
+    """Owns the rounds of an engine. `upkeep` is done about once a second as well, and `follow_ups` when
+    there are any, each by itself."""
 
-    def __init__(self, engine: "Engine", upkeep: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self,
+        engine: "Engine",
+        upkeep: Callable[[], Awaitable[None]] | None = None,
+        follow_ups: FollowUps | None = None,
+    ) -> None:
         self._engine = engine
         self._upkeep = upkeep
+        self._follow_ups = follow_ups
         self._tasks: list[asyncio.Task[None]] = []
         self._rounds = 0
         self._failed_rounds = 0
@@ -69,6 +77,8 @@ class Keeper:
         ]
         if self._upkeep is not None:
             steps.append(("upkeep", self._upkeep, lambda: asyncio.sleep(ROUND)))
+        if self._follow_ups is not None:
+            steps.append(("follow_ups", self._follow_ups.tick, self._follow_ups.pause))
         self._tasks = [
             asyncio.create_task(_again_and_again(name, step, pause), name=name) for name, step, pause in steps
         ]

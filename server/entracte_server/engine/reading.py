@@ -1,11 +1,13 @@
 """Following a run: what is stored, then what happens, without a gap."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
 
 from entracte_server.domain.data import Data
 from entracte_server.domain.errors import Refusal
+from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import TERMINAL, RunRow, RunState, Snapshot
 from entracte_server.engine.engine import Engine, draining
 from entracte_server.engine.hub import Subscription
@@ -14,6 +16,10 @@ from entracte_server.wire import codec
 
 PAGE = 1024 * 1024
 """How much of a log is read at once, and the largest message sent, in bytes."""
+
+
+LOOK_SECONDS = 1.0
+"""How often a reader that waits for what comes after the end looks into the store."""
 
 
 class KeepAlive(Data, frozen=True):
@@ -131,6 +137,34 @@ class Reader:
         # What happens to a run that is not executed here, other processes tell.
         self._engine.hub.listen(self._subscription, self._engine.idle(self._key))
         return await self._subscription.wait(0 if self._engine.draining else self._engine.settings.keep_alive)
+
+    async def late(self) -> AsyncIterator[list[FollowUpRow] | KeepAlive]:
+        """What is done about the run after its end, as it is settled, until all of it is. A run that has
+        not ended has nothing of this."""
+        engine, told, waited = self._engine, set[tuple[str, str]](), 0.0
+        while True:
+            rows = await engine.store.follow_ups(self._key[0], [self._key[1]])
+            if not rows:
+                await engine.store.get_run(*self._key)  # it may be gone
+            settled = [row for row in rows if row.state != "waiting" and (row.kind, row.name) not in told]
+            if settled:
+                told.update((row.kind, row.name) for row in settled)
+                waited = 0.0
+                yield settled
+            if len(told) == len(rows):
+                return
+            if engine.draining:
+                raise draining()
+            if waited >= engine.settings.keep_alive:
+                waited = 0.0
+                yield KeepAlive(self._after)
+            # Whoever settles one tells; should that be lost, looking is what counts.
+            engine.hub.listen(self._subscription, True)
+            before = asyncio.get_running_loop().time()
+            await self._subscription.wait(min(LOOK_SECONDS, engine.settings.keep_alive))
+            waited += asyncio.get_running_loop().time() - before
+            self._subscription.take()
+            self._subscription.lagging = False
 
     async def until_rest(
         self, run: RunRow, *, after: int | None = None, until_finished: bool = False

@@ -85,6 +85,8 @@ class RunExecution:
         self.leaving = False
         self.rested = False
         """Whether it parked or ended here."""
+        self.has_follow_ups = False
+        """Whether it ended here and something is still to be done about it."""
         options = snapshot.spec.options
         self.tools = tools
         self.approving = approving

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from entracte_server.domain.chunks import FinishReason, Payload, StopCause
+from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import (
     CallRow,
@@ -210,9 +211,10 @@ class RunLog:
         stop_cause: StopCause,
         executed_ms: int,
         error: RunError | None = None,
+        follow_ups: tuple[FollowUpRow, ...] = (),
     ) -> None:
         """Write what was emitted and staged, and in the same transaction end the run."""
-        self._end = End(state, finish_reason, stop_cause, executed_ms, error)
+        self._end = End(state, finish_reason, stop_cause, executed_ms, error, follow_ups)
         await self._written()
 
     async def release(self, executed_ms: int) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 import structlog
 
 from entracte_server.agents.scorers import (
@@ -140,7 +141,7 @@ def scorer_input(
     return ScorerInput(
         run_id=run.run_id,
         agent_id=run.agent_id,
-        text="".join(step_text(record) for record in steps),
+        text="".join(step_text(record) for record in steps if not record.is_draft),
         input_messages=tuple(message for message in opening if message.role != "system"),
         system_messages=tuple(message for message in opening if message.role == "system"),
         output_messages=tuple(prompt.answers(steps, calls)),
@@ -150,6 +151,16 @@ def scorer_input(
         resource_id=run.resource_id,
         step=len(steps),
     )
+
+
+def scoring_data(given: ScorerInput) -> tuple[str, str]:
+    """Input and output of a run as JSON texts."""
+    asked = {
+        "input_messages": given.input_messages,
+        "remembered_messages": given.remembered_messages,
+        "system_messages": given.system_messages,
+    }
+    return msgspec.json.encode(asked).decode(), msgspec.json.encode(given.output_messages).decode()
 
 
 def _tool_use(call: CallRow) -> ToolUse:

@@ -22,6 +22,7 @@ from entracte_server.rpc import checks
 from entracte_server.rpc.approval_options import approval_from
 from entracte_server.rpc.call import current
 from entracte_server.rpc.messages import messages_from, system_from
+from entracte_server.rpc.scorer_options import scorers_from
 from entracte_server.rpc.tracing_options import telemetry_from, tracing_from
 
 SUPPORTED = frozenset(
@@ -48,6 +49,8 @@ SUPPORTED = frozenset(
         "telemetry",
         "tracing_options",
         "rate_limit_wait",
+        "scorers",
+        "return_scorer_data",
     }
 )
 """The options this version acts on; any other that is set is refused."""
@@ -125,6 +128,8 @@ def options_from(
         telemetry=telemetry_from(options),
         tracing_options=tracing_from(options),
         rate_limit_wait=_rate_limit_wait(options),
+        scorers=scorers_from(options, app.scorers),
+        return_scorer_data=options.return_scorer_data,
     )
 
 

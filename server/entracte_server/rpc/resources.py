@@ -2,17 +2,23 @@
 
 from collections.abc import Iterable
 
-from entracte.v1 import chunk_pb2, pending_call_pb2, run_pb2
+from entracte.v1 import chunk_pb2, follow_up_pb2, pending_call_pb2, run_pb2
+from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import DecisionRow, PendingRow, RunRow
 from entracte_server.wire import codec, values
 
 STATES = values.EnumTexts(run_pb2.RunState.DESCRIPTOR)
 EXPIRY_ACTIONS = values.EnumTexts(pending_call_pb2.ExpiryAction.DESCRIPTOR)
+FOLLOW_UP_KINDS = values.EnumTexts(follow_up_pb2.FollowUpKind.DESCRIPTOR)
+FOLLOW_UP_STATES = values.EnumTexts(follow_up_pb2.FollowUpState.DESCRIPTOR)
 PENDING_STATES = values.EnumTexts(pending_call_pb2.PendingCallState.DESCRIPTOR)
 
 
 def run_message(
-    run: RunRow, pending: Iterable[PendingRow] = (), request_context: str | None = None
+    run: RunRow,
+    pending: Iterable[PendingRow] = (),
+    request_context: str | None = None,
+    follow_ups: Iterable[FollowUpRow] = (),
 ) -> run_pb2.Run:
     """A run."""
     message = run_pb2.Run(
@@ -33,11 +39,34 @@ def run_message(
         parent_run_id=run.parent_run_id,
         pending_calls=[pending_message(row) for row in pending],
         request_context=values.json(request_context),
+        follow_ups=[follow_up_message(row) for row in follow_ups],
     )
     if run.finish_time:
         message.finish_time.CopyFrom(values.timestamp(run.finish_time))
     if run.error is not None:
         message.error.CopyFrom(values.run_error(run.error))
+    return message
+
+
+def follow_up_message(row: FollowUpRow) -> follow_up_pb2.FollowUp:
+    """A follow-up job."""
+    message = follow_up_pb2.FollowUp(
+        kind=FOLLOW_UP_KINDS.number(row.kind),
+        name=row.name,
+        state=FOLLOW_UP_STATES.number(row.state),
+        create_time=values.timestamp(row.create_time),
+        attempts=row.attempts,
+        error=row.error,
+        sampling_ratio=row.ratio,
+        scorer=row.subject,
+        usage=values.usage(row.usage),
+        duration=values.duration(row.duration_ms / 1000),
+    )
+    if row.finish_time:
+        message.finish_time.CopyFrom(values.timestamp(row.finish_time))
+    if row.score is not None:
+        message.score.score = row.score
+        message.score.reason = row.reason
     return message
 
 

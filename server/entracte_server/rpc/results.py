@@ -9,6 +9,7 @@ from entracte_server.domain.messages import ReasoningPart, TextPart
 from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import CallRow, PendingRow, Snapshot, StepRecord
 from entracte_server.engine import prompt
+from entracte_server.engine.scoring import scorer_input, scoring_data
 from entracte_server.models.rate_limits import Limit, read_limits
 from entracte_server.rpc.messages import to_messages, to_reasoning
 from entracte_server.rpc.resources import pending_message
@@ -161,6 +162,9 @@ def result_message(
         result.suspend_payload.CopyFrom(_suspend_payload(waiting[0]))
     if snapshot.spec.options.include_request_body and (body := request_body()) is not None:
         result.request.body.text = body
+    if snapshot.spec.options.return_scorer_data:
+        given = scorer_input(run, snapshot.spec, steps, snapshot.calls)
+        result.scoring_data.input.text, result.scoring_data.output.text = scoring_data(given)
     size = result.ByteSize()
     if size > MAX_MESSAGE - 1024 * 1024:
         raise too_large(size, run_id=run.run_id, rpc="WatchRun")

@@ -1,18 +1,30 @@
 """RunService: looks at runs, follows them, ends them."""
 
+from collections.abc import AsyncIterator, Iterable
+
 from entracte.v1 import run_service_pb2 as pb
 from entracte_server.domain.errors import Refusal, invalid
+from entracte_server.domain.follow_ups import FollowUpRow
+from entracte_server.domain.runs import RunRow
 from entracte_server.engine.engine import Engine
-from entracte_server.engine.reading import Reader
+from entracte_server.engine.reading import KeepAlive, Reader
 from entracte_server.engine.runlog import now_ms
 from entracte_server.rpc import checks
 from entracte_server.rpc.call import Context, current
-from entracte_server.rpc.resources import STATES, run_message
+from entracte_server.rpc.resources import STATES, follow_up_message, run_message
 from entracte_server.rpc.results import result_message
 from entracte_server.rpc.streaming import send
 from entracte_server.store.base import Cancel, Refused, RunFilter
 
 MAX_REASON = 4 * 1024
+
+
+async def _late(reader: Reader) -> AsyncIterator[bytes | KeepAlive]:
+    async for item in reader.late():
+        if isinstance(item, KeepAlive):
+            yield item
+        else:
+            yield pb.WatchRunResponse(follow_ups=[follow_up_message(row) for row in item]).SerializeToString()
 
 
 class RunService:
@@ -31,7 +43,12 @@ class RunService:
         """Read a run."""
         tenant, run_id = self._of(request.run_id)
         snapshot = await self._engine.store.load(tenant, run_id)
-        run = run_message(snapshot.run, snapshot.waiting, snapshot.spec.options.request_context)
+        run = run_message(
+            snapshot.run,
+            snapshot.waiting,
+            snapshot.spec.options.request_context,
+            await self._follow_ups(tenant, [snapshot.run]),
+        )
         if request.omit_result:
             return pb.GetRunResponse(run=run)
         result = result_message(snapshot, lambda: self._engine.request_body(snapshot))
@@ -56,10 +73,18 @@ class RunService:
             )
         except ValueError:
             raise checks.bad_page_token() from None
+        jobs: dict[str, list[FollowUpRow]] = {}
+        for job in await self._follow_ups(current.get().principal.tenant, rows):
+            jobs.setdefault(job.run_id, []).append(job)
         return pb.ListRunsResponse(
-            runs=[run_message(row) for row in rows],
+            runs=[run_message(row, follow_ups=jobs.get(row.run_id, ())) for row in rows],
             next_page_token=checks.page_token(request, following),
         )
+
+    async def _follow_ups(self, tenant: str, runs: Iterable[RunRow]) -> list[FollowUpRow]:
+        """Only runs that succeeded have any."""
+        run_ids = [run.run_id for run in runs if run.state == "succeeded"]
+        return await self._engine.store.follow_ups(tenant, run_ids) if run_ids else []
 
     async def WatchRun(self, request: pb.WatchRunRequest, context: Context) -> None:
         """Write a run's chunks from a position until it rests."""
@@ -72,6 +97,13 @@ class RunService:
                 run_id=run_id,
                 reader_timeout=self._engine.settings.reader_timeout,
             )
+            if request.include_late:
+                await send(
+                    context,
+                    _late(reader),
+                    run_id=run_id,
+                    reader_timeout=self._engine.settings.reader_timeout,
+                )
 
     async def CancelRun(self, request: pb.CancelRunRequest, context: Context) -> pb.CancelRunResponse:
         """Cancel a run."""

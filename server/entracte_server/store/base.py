@@ -20,6 +20,7 @@ from typing import Literal, Protocol
 
 from entracte_server.domain.chunks import FinishReason, StopCause
 from entracte_server.domain.data import Data
+from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.results import RunError, Usage
 from entracte_server.domain.runs import (
     CallRow,
@@ -169,13 +170,14 @@ class Release(Data, frozen=True):
 
 class End(Data, frozen=True):
     """End the run and give up its ownership. `executed_ms` is added. A pending call that is still open
-    then is no longer to be decided."""
+    then is no longer to be decided. `follow_ups` are added to the run."""
 
     state: RunState
     finish_reason: FinishReason
     stop_cause: StopCause
     executed_ms: int
     error: RunError | None = None
+    follow_ups: tuple[FollowUpRow, ...] = ()
 
 
 class RunWrite(Data, frozen=True):
@@ -339,6 +341,18 @@ class Retention(Data, frozen=True):
     requests: int = 0
 
 
+class ClaimFollowUps(Data, frozen=True):
+    """Have `process_id` do follow-up jobs that wait and are due at `now`: of these handlers, and any that
+    were made before `given_up`, at most `limit`. It has them until `until`. Times are in milliseconds."""
+
+    process_id: str
+    handlers: frozenset[str]
+    now: int
+    until: int
+    limit: int
+    given_up: int = 0
+
+
 class Store(Protocol):
     """Keeps runs. All methods raise `StoreUnavailable` when the database does not answer.
 
@@ -452,6 +466,27 @@ class Store(Protocol):
         take more than one call; `last_sequence` stays. The rest of a run goes when its log is gone.
         Runs that have not ended lose nothing.
         """
+        ...
+
+    # ---- follow-ups ----
+
+    async def claim_follow_ups(self, op: ClaimFollowUps) -> list[FollowUpRow]:
+        """The jobs the process has from now on, each at its next attempt. Jobs of processes that are not
+        alive any more are due at once. Not those of a record format this code does not know."""
+        ...
+
+    async def settle_follow_up(self, row: FollowUpRow) -> bool:
+        """What came of the attempt `row.attempts`: `row` replaces the job, which nobody has any more. One
+        that still waits may be claimed from `row.due_time` on. False, and nothing is changed, when it was
+        settled, when there was a later attempt, or when the run is gone."""
+        ...
+
+    async def release_follow_ups(self, process_id: str) -> None:
+        """Give up what a process has claimed: others may do it at once, and its attempts do not count."""
+        ...
+
+    async def follow_ups(self, tenant: str, run_ids: Sequence[str]) -> list[FollowUpRow]:
+        """The jobs of these runs; those of one run together, by kind and name."""
         ...
 
     # ---- reads ----

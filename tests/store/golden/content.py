@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from entracte_server.domain.chunks import PathElement
+from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.messages import FilePart, Message, TextPart
 from entracte_server.domain.options import ApprovalRules, ClientTool, ModelSettings, RunOptions
 from entracte_server.domain.results import RunError, Usage
@@ -110,6 +111,20 @@ RESUMED = replace(
 )
 FAILED = a_run(run_id="golden-failed", parent_run_id="golden-run", root_run_id="golden-run")
 ERROR = RunError("provider_error", "boom", 503, True, 2.5, "code", "{}")
+JOB = FollowUpRow(
+    TENANT,
+    "golden-failed",
+    "score",
+    "tone",
+    "score tone-v2",
+    "waiting",
+    NOW,
+    due_time=NOW + 5,
+    subject="tone-v2",
+    ratio=0.5,
+    error="again",
+    usage=Usage(1, 2, 3),
+)
 CREATION = a_request(request_id="golden-create")
 DECIDING = a_request(request_id="golden-decide", principal="bob", method="Resume")
 
@@ -133,7 +148,7 @@ async def fill(store: Store) -> None:
     done = replace(RESUMED, state="done", resolution=None, outcome=Outcome("result", '"ok"'))
     await store.write(a_write(RUN, fence=2, calls=(done,), park=a_park(42)))
     await store.create_run(CreateRun(FAILED, SPEC))
-    end = an_end(state="failed", finish_reason="error", stop_cause="error", error=ERROR)
+    end = an_end(state="failed", finish_reason="error", stop_cause="error", error=ERROR, follow_ups=(JOB,))
     await store.write(a_write(FAILED, chunks=chunks(1, 1), end=end))
 
 
@@ -170,6 +185,8 @@ async def check(store: Store) -> None:
     assert await store.find_request(DECIDING) == Made("golden-run", "golden-decision")
     failed = await store.get_run(TENANT, "golden-failed")
     assert (failed.state, failed.error, failed.parent_run_id) == ("failed", ERROR, "golden-run")
+    jobs = await store.follow_ups(TENANT, ["golden-failed"])
+    assert jobs in ([JOB], [])  # versions before had none
     assert await store.list_runs(TENANT, RunFilter(thread_id="thread"), cursor="", limit=9) == ([run], "")
     call = CALLS[2]
     op = Decide(

@@ -461,7 +461,9 @@ Global___SuspendPayload: _TypeAlias = SuspendPayload  # noqa: Y015
 
 @_typing.final
 class ScoringData(_message.Message):
-    """What scorers see of a run."""
+    """What scorers see of a run. A message is an object with `role` and `parts`; a part is an object with a
+    `type` (`text`, `tool-call`, `tool-result` ...) and the fields of that type, in which JSON is text.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -469,11 +471,13 @@ class ScoringData(_message.Message):
     OUTPUT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def input(self) -> _json_pb2.Json:
-        """The input, an object."""
+        """An object of arrays of messages: `input_messages` (what the run was asked), `remembered_messages`
+        (what was recalled from earlier runs) and `system_messages` (the instructions).
+        """
 
     @_builtins.property
     def output(self) -> _json_pb2.Json:
-        """The output."""
+        """An array of messages: what the model and the tools said."""
 
     def __init__(
         self,

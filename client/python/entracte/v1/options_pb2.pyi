@@ -129,7 +129,7 @@ class GenerateOptions(_message.Message):
     include_raw_chunks: _builtins.bool
     """Whether the provider's own events are streamed as `raw` chunks. Default false."""
     return_scorer_data: _builtins.bool
-    """Whether the result carries what scorers would see."""
+    """Whether the result carries what scorers see, in `GenerateResult.scoring_data`. Default false."""
     cancel_on_disconnect: _builtins.bool
     """Whether the run is cancelled when nobody, in any process, has followed it for 10 seconds.
     Default false: a run outlives its client.
@@ -228,7 +228,10 @@ class GenerateOptions(_message.Message):
 
     @_builtins.property
     def scorers(self) -> _containers.MessageMap[_builtins.str, Global___ScorerOptions]:
-        """Scorers run on the result after the reply."""
+        """Scorers that judge the result after the reply, by what they are called in the run; they replace the
+        agent's. They run when the run has succeeded, and what they say is in `Run.follow_ups`. Keys are up to
+        64 letters, digits, `_`, `.` and `-`; at most 64 of them.
+        """
 
     @_builtins.property
     def execution_timeout(self) -> _duration_pb2.Duration:
@@ -1374,21 +1377,50 @@ class ScorerOptions(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    class _Sampling:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _SamplingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ScorerOptions._Sampling.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        SAMPLING_UNSPECIFIED: ScorerOptions._Sampling.ValueType  # 0
+        """RATIO where `sampling_ratio` is set, NONE otherwise."""
+        SAMPLING_NONE: ScorerOptions._Sampling.ValueType  # 1
+        """There is no sampling: it runs on every result."""
+        SAMPLING_RATIO: ScorerOptions._Sampling.ValueType  # 2
+        """It runs on the share `sampling_ratio` of the results, which is required."""
+
+    class Sampling(_Sampling, metaclass=_SamplingEnumTypeWrapper):
+        """Which results a scorer runs on."""
+
+    SAMPLING_UNSPECIFIED: ScorerOptions.Sampling.ValueType  # 0
+    """RATIO where `sampling_ratio` is set, NONE otherwise."""
+    SAMPLING_NONE: ScorerOptions.Sampling.ValueType  # 1
+    """There is no sampling: it runs on every result."""
+    SAMPLING_RATIO: ScorerOptions.Sampling.ValueType  # 2
+    """It runs on the share `sampling_ratio` of the results, which is required."""
+
     SCORER_FIELD_NUMBER: _builtins.int
     SAMPLING_RATIO_FIELD_NUMBER: _builtins.int
+    SAMPLING_FIELD_NUMBER: _builtins.int
     scorer: _builtins.str
     """The registered scorer; the key of the map where empty."""
     sampling_ratio: _builtins.float
-    """The share of runs that are scored, 0 to 1. Absent: all."""
+    """The share of runs that are scored, 0 to 1. Absent: all. Whether a run is among them depends on its id
+    and the key, and is stored with its end.
+    """
+    sampling: Global___ScorerOptions.Sampling.ValueType
+    """Which results it runs on."""
     def __init__(
         self,
         *,
         scorer: _builtins.str = ...,
         sampling_ratio: _builtins.float | None = ...,
+        sampling: Global___ScorerOptions.Sampling.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_sampling_ratio", b"_sampling_ratio", "sampling_ratio", b"sampling_ratio"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sampling_ratio", b"_sampling_ratio", "sampling_ratio", b"sampling_ratio", "scorer", b"scorer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sampling_ratio", b"_sampling_ratio", "sampling", b"sampling", "sampling_ratio", b"sampling_ratio", "scorer", b"scorer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__sampling_ratio: _TypeAlias = _typing.Literal["sampling_ratio"]  # noqa: Y015
     _WhichOneofArgType__sampling_ratio: _TypeAlias = _typing.Literal["_sampling_ratio", b"_sampling_ratio"]  # noqa: Y015

@@ -22,13 +22,14 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from entracte.v1 import follow_up_pb2 as entracte_dot_v1_dot_follow__up__pb2
 from entracte.v1 import json_pb2 as entracte_dot_v1_dot_json__pb2
 from entracte.v1 import pending_call_pb2 as entracte_dot_v1_dot_pending__call__pb2
 from entracte.v1 import result_pb2 as entracte_dot_v1_dot_result__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x65ntracte/v1/run.proto\x12\x0b\x65ntracte.v1\x1a\x16\x65ntracte/v1/json.proto\x1a\x1e\x65ntracte/v1/pending_call.proto\x1a\x18\x65ntracte/v1/result.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x04\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.entracte.v1.RunState\x12\x15\n\rlast_sequence\x18\x04 \x01(\x04\x12\x0c\n\x04step\x18\x05 \x01(\r\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\rfinish_reason\x18\t \x01(\x0e\x32\x19.entracte.v1.FinishReason\x12*\n\nstop_cause\x18\n \x01(\x0e\x32\x16.entracte.v1.StopCause\x12!\n\x05usage\x18\x0b \x01(\x0b\x32\x12.entracte.v1.Usage\x12$\n\x05\x65rror\x18\x0c \x01(\x0b\x32\x15.entracte.v1.RunError\x12\x11\n\tprincipal\x18\r \x01(\t\x12\x11\n\tthread_id\x18\x0e \x01(\t\x12\x13\n\x0bresource_id\x18\x0f \x01(\t\x12\x13\n\x0broot_run_id\x18\x10 \x01(\t\x12\x15\n\rparent_run_id\x18\x11 \x01(\t\x12/\n\rpending_calls\x18\x12 \x03(\x0b\x32\x18.entracte.v1.PendingCall\x12*\n\x0frequest_context\x18\x13 \x01(\x0b\x32\x11.entracte.v1.Json*\xb3\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x17\n\x13RUN_STATE_SUSPENDED\x10\x03\x12\x17\n\x13RUN_STATE_SUCCEEDED\x10\x04\x12\x14\n\x10RUN_STATE_FAILED\x10\x05\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x06\x42;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x65ntracte/v1/run.proto\x12\x0b\x65ntracte.v1\x1a\x1b\x65ntracte/v1/follow_up.proto\x1a\x16\x65ntracte/v1/json.proto\x1a\x1e\x65ntracte/v1/pending_call.proto\x1a\x18\x65ntracte/v1/result.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x05\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.entracte.v1.RunState\x12\x15\n\rlast_sequence\x18\x04 \x01(\x04\x12\x0c\n\x04step\x18\x05 \x01(\r\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\rfinish_reason\x18\t \x01(\x0e\x32\x19.entracte.v1.FinishReason\x12*\n\nstop_cause\x18\n \x01(\x0e\x32\x16.entracte.v1.StopCause\x12!\n\x05usage\x18\x0b \x01(\x0b\x32\x12.entracte.v1.Usage\x12$\n\x05\x65rror\x18\x0c \x01(\x0b\x32\x15.entracte.v1.RunError\x12\x11\n\tprincipal\x18\r \x01(\t\x12\x11\n\tthread_id\x18\x0e \x01(\t\x12\x13\n\x0bresource_id\x18\x0f \x01(\t\x12\x13\n\x0broot_run_id\x18\x10 \x01(\t\x12\x15\n\rparent_run_id\x18\x11 \x01(\t\x12/\n\rpending_calls\x18\x12 \x03(\x0b\x32\x18.entracte.v1.PendingCall\x12*\n\x0frequest_context\x18\x13 \x01(\x0b\x32\x11.entracte.v1.Json\x12)\n\nfollow_ups\x18\x14 \x03(\x0b\x32\x15.entracte.v1.FollowUp*\xb3\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x17\n\x13RUN_STATE_SUSPENDED\x10\x03\x12\x17\n\x13RUN_STATE_SUCCEEDED\x10\x04\x12\x14\n\x10RUN_STATE_FAILED\x10\x05\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x06\x42;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,8 +37,8 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'entracte.v1.run_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\017dev.entracte.v1P\001Z&entracte.dev/go/entracte/v1;entractev1'
-  _globals['_RUNSTATE']._serialized_start=781
-  _globals['_RUNSTATE']._serialized_end=960
-  _globals['_RUN']._serialized_start=154
-  _globals['_RUN']._serialized_end=778
+  _globals['_RUNSTATE']._serialized_start=853
+  _globals['_RUNSTATE']._serialized_end=1032
+  _globals['_RUN']._serialized_start=183
+  _globals['_RUN']._serialized_end=850
 # @@protoc_insertion_point(module_scope)

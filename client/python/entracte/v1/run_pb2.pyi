@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from collections import abc as _abc
+from entracte.v1 import follow_up_pb2 as _follow_up_pb2
 from entracte.v1 import json_pb2 as _json_pb2
 from entracte.v1 import pending_call_pb2 as _pending_call_pb2
 from entracte.v1 import result_pb2 as _result_pb2
@@ -88,6 +89,7 @@ class Run(_message.Message):
     PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
     PENDING_CALLS_FIELD_NUMBER: _builtins.int
     REQUEST_CONTEXT_FIELD_NUMBER: _builtins.int
+    FOLLOW_UPS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The id, unique per tenant."""
     agent_id: _builtins.str
@@ -140,6 +142,10 @@ class Run(_message.Message):
     def request_context(self) -> _json_pb2.Json:
         """The values given in `GenerateOptions.request_context`."""
 
+    @_builtins.property
+    def follow_ups(self) -> _containers.RepeatedCompositeFieldContainer[_follow_up_pb2.FollowUp]:
+        """What is done about it after its end, and what came of that: filled in by GetRun and ListRuns."""
+
     def __init__(
         self,
         *,
@@ -162,10 +168,11 @@ class Run(_message.Message):
         parent_run_id: _builtins.str = ...,
         pending_calls: _abc.Iterable[_pending_call_pb2.PendingCall] | None = ...,
         request_context: _json_pb2.Json | None = ...,
+        follow_ups: _abc.Iterable[_follow_up_pb2.FollowUp] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "error", b"error", "finish_time", b"finish_time", "request_context", b"request_context", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "create_time", b"create_time", "error", b"error", "finish_reason", b"finish_reason", "finish_time", b"finish_time", "last_sequence", b"last_sequence", "parent_run_id", b"parent_run_id", "pending_calls", b"pending_calls", "principal", b"principal", "request_context", b"request_context", "resource_id", b"resource_id", "root_run_id", b"root_run_id", "run_id", b"run_id", "state", b"state", "step", b"step", "stop_cause", b"stop_cause", "thread_id", b"thread_id", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "create_time", b"create_time", "error", b"error", "finish_reason", b"finish_reason", "finish_time", b"finish_time", "follow_ups", b"follow_ups", "last_sequence", b"last_sequence", "parent_run_id", b"parent_run_id", "pending_calls", b"pending_calls", "principal", b"principal", "request_context", b"request_context", "resource_id", b"resource_id", "root_run_id", b"root_run_id", "run_id", b"run_id", "state", b"state", "step", b"step", "stop_cause", b"stop_cause", "thread_id", b"thread_id", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -23,11 +23,12 @@ _sym_db = _symbol_database.Default()
 
 
 from entracte.v1 import chunk_pb2 as entracte_dot_v1_dot_chunk__pb2
+from entracte.v1 import follow_up_pb2 as entracte_dot_v1_dot_follow__up__pb2
 from entracte.v1 import generate_result_pb2 as entracte_dot_v1_dot_generate__result__pb2
 from entracte.v1 import run_pb2 as entracte_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65ntracte/v1/run_service.proto\x12\x0b\x65ntracte.v1\x1a\x17\x65ntracte/v1/chunk.proto\x1a!entracte/v1/generate_result.proto\x1a\x15\x65ntracte/v1/run.proto\"4\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0bomit_result\x18\x02 \x01(\x08\"\\\n\x0eGetRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.entracte.v1.Run\x12+\n\x06result\x18\x02 \x01(\x0b\x32\x1b.entracte.v1.GenerateResult\"\x9e\x01\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12%\n\x06states\x18\x03 \x03(\x0e\x32\x15.entracte.v1.RunState\x12\x10\n\x08\x61gent_id\x18\x04 \x01(\t\x12\x11\n\tthread_id\x18\x05 \x01(\t\x12\x18\n\x10include_children\x18\x06 \x01(\x08\"K\n\x10ListRunsResponse\x12\x1e\n\x04runs\x18\x01 \x03(\x0b\x32\x10.entracte.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\x12\x16\n\x0euntil_finished\x18\x03 \x01(\x08\"P\n\x10WatchRunResponse\x12\"\n\x06\x63hunks\x18\x01 \x03(\x0b\x32\x12.entracte.v1.Chunk\x12\x18\n\x10through_sequence\x18\x02 \x01(\x04\"T\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x0c\n\x04wait\x18\x04 \x01(\x08\"D\n\x11\x43\x61ncelRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.entracte.v1.Run\x12\x10\n\x08replayed\x18\x02 \x01(\x08\"E\n\x10\x44\x65leteRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\r\n\x05\x66orce\x18\x03 \x01(\x08\"%\n\x11\x44\x65leteRunResponse\x12\x10\n\x08replayed\x18\x01 \x01(\x08\x32\xfb\x02\n\nRunService\x12\x41\n\x06GetRun\x12\x1a.entracte.v1.GetRunRequest\x1a\x1b.entracte.v1.GetRunResponse\x12G\n\x08ListRuns\x12\x1c.entracte.v1.ListRunsRequest\x1a\x1d.entracte.v1.ListRunsResponse\x12I\n\x08WatchRun\x12\x1c.entracte.v1.WatchRunRequest\x1a\x1d.entracte.v1.WatchRunResponse0\x01\x12J\n\tCancelRun\x12\x1d.entracte.v1.CancelRunRequest\x1a\x1e.entracte.v1.CancelRunResponse\x12J\n\tDeleteRun\x12\x1d.entracte.v1.DeleteRunRequest\x1a\x1e.entracte.v1.DeleteRunResponseB;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65ntracte/v1/run_service.proto\x12\x0b\x65ntracte.v1\x1a\x17\x65ntracte/v1/chunk.proto\x1a\x1b\x65ntracte/v1/follow_up.proto\x1a!entracte/v1/generate_result.proto\x1a\x15\x65ntracte/v1/run.proto\"4\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0bomit_result\x18\x02 \x01(\x08\"\\\n\x0eGetRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.entracte.v1.Run\x12+\n\x06result\x18\x02 \x01(\x0b\x32\x1b.entracte.v1.GenerateResult\"\x9e\x01\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12%\n\x06states\x18\x03 \x03(\x0e\x32\x15.entracte.v1.RunState\x12\x10\n\x08\x61gent_id\x18\x04 \x01(\t\x12\x11\n\tthread_id\x18\x05 \x01(\t\x12\x18\n\x10include_children\x18\x06 \x01(\x08\"K\n\x10ListRunsResponse\x12\x1e\n\x04runs\x18\x01 \x03(\x0b\x32\x10.entracte.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"g\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\x12\x16\n\x0euntil_finished\x18\x03 \x01(\x08\x12\x14\n\x0cinclude_late\x18\x04 \x01(\x08\"{\n\x10WatchRunResponse\x12\"\n\x06\x63hunks\x18\x01 \x03(\x0b\x32\x12.entracte.v1.Chunk\x12\x18\n\x10through_sequence\x18\x02 \x01(\x04\x12)\n\nfollow_ups\x18\x03 \x03(\x0b\x32\x15.entracte.v1.FollowUp\"T\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x0c\n\x04wait\x18\x04 \x01(\x08\"D\n\x11\x43\x61ncelRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.entracte.v1.Run\x12\x10\n\x08replayed\x18\x02 \x01(\x08\"E\n\x10\x44\x65leteRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\r\n\x05\x66orce\x18\x03 \x01(\x08\"%\n\x11\x44\x65leteRunResponse\x12\x10\n\x08replayed\x18\x01 \x01(\x08\x32\xfb\x02\n\nRunService\x12\x41\n\x06GetRun\x12\x1a.entracte.v1.GetRunRequest\x1a\x1b.entracte.v1.GetRunResponse\x12G\n\x08ListRuns\x12\x1c.entracte.v1.ListRunsRequest\x1a\x1d.entracte.v1.ListRunsResponse\x12I\n\x08WatchRun\x12\x1c.entracte.v1.WatchRunRequest\x1a\x1d.entracte.v1.WatchRunResponse0\x01\x12J\n\tCancelRun\x12\x1d.entracte.v1.CancelRunRequest\x1a\x1e.entracte.v1.CancelRunResponse\x12J\n\tDeleteRun\x12\x1d.entracte.v1.DeleteRunRequest\x1a\x1e.entracte.v1.DeleteRunResponseB;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,26 +36,26 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'entracte.v1.run_service_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\017dev.entracte.v1P\001Z&entracte.dev/go/entracte/v1;entractev1'
-  _globals['_GETRUNREQUEST']._serialized_start=129
-  _globals['_GETRUNREQUEST']._serialized_end=181
-  _globals['_GETRUNRESPONSE']._serialized_start=183
-  _globals['_GETRUNRESPONSE']._serialized_end=275
-  _globals['_LISTRUNSREQUEST']._serialized_start=278
-  _globals['_LISTRUNSREQUEST']._serialized_end=436
-  _globals['_LISTRUNSRESPONSE']._serialized_start=438
-  _globals['_LISTRUNSRESPONSE']._serialized_end=513
-  _globals['_WATCHRUNREQUEST']._serialized_start=515
-  _globals['_WATCHRUNREQUEST']._serialized_end=596
-  _globals['_WATCHRUNRESPONSE']._serialized_start=598
-  _globals['_WATCHRUNRESPONSE']._serialized_end=678
-  _globals['_CANCELRUNREQUEST']._serialized_start=680
-  _globals['_CANCELRUNREQUEST']._serialized_end=764
-  _globals['_CANCELRUNRESPONSE']._serialized_start=766
-  _globals['_CANCELRUNRESPONSE']._serialized_end=834
-  _globals['_DELETERUNREQUEST']._serialized_start=836
-  _globals['_DELETERUNREQUEST']._serialized_end=905
-  _globals['_DELETERUNRESPONSE']._serialized_start=907
-  _globals['_DELETERUNRESPONSE']._serialized_end=944
-  _globals['_RUNSERVICE']._serialized_start=947
-  _globals['_RUNSERVICE']._serialized_end=1326
+  _globals['_GETRUNREQUEST']._serialized_start=158
+  _globals['_GETRUNREQUEST']._serialized_end=210
+  _globals['_GETRUNRESPONSE']._serialized_start=212
+  _globals['_GETRUNRESPONSE']._serialized_end=304
+  _globals['_LISTRUNSREQUEST']._serialized_start=307
+  _globals['_LISTRUNSREQUEST']._serialized_end=465
+  _globals['_LISTRUNSRESPONSE']._serialized_start=467
+  _globals['_LISTRUNSRESPONSE']._serialized_end=542
+  _globals['_WATCHRUNREQUEST']._serialized_start=544
+  _globals['_WATCHRUNREQUEST']._serialized_end=647
+  _globals['_WATCHRUNRESPONSE']._serialized_start=649
+  _globals['_WATCHRUNRESPONSE']._serialized_end=772
+  _globals['_CANCELRUNREQUEST']._serialized_start=774
+  _globals['_CANCELRUNREQUEST']._serialized_end=858
+  _globals['_CANCELRUNRESPONSE']._serialized_start=860
+  _globals['_CANCELRUNRESPONSE']._serialized_end=928
+  _globals['_DELETERUNREQUEST']._serialized_start=930
+  _globals['_DELETERUNREQUEST']._serialized_end=999
+  _globals['_DELETERUNRESPONSE']._serialized_start=1001
+  _globals['_DELETERUNRESPONSE']._serialized_end=1038
+  _globals['_RUNSERVICE']._serialized_start=1041
+  _globals['_RUNSERVICE']._serialized_end=1420
 # @@protoc_insertion_point(module_scope)

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from entracte.v1 import chunk_pb2 as _chunk_pb2
+from entracte.v1 import follow_up_pb2 as _follow_up_pb2
 from entracte.v1 import generate_result_pb2 as _generate_result_pb2
 from entracte.v1 import run_pb2 as _run_pb2
 from google.protobuf import descriptor as _descriptor
@@ -158,22 +159,29 @@ class WatchRunRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
     UNTIL_FINISHED_FIELD_NUMBER: _builtins.int
+    INCLUDE_LATE_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run. Required."""
     after_sequence: _builtins.int
     """Start with the chunk after this one; 0 starts with the first."""
     until_finished: _builtins.bool
     """Whether to wait through suspensions until the run has ended."""
+    include_late: _builtins.bool
+    """Whether to stay, when the run has ended, until all that is done about it after its end is settled: the
+    last responses have `follow_ups`. That may take minutes, and up to a day where no server has a
+    scorer; cancel the stream, or set a deadline, to wait for less.
+    """
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         after_sequence: _builtins.int = ...,
         until_finished: _builtins.bool = ...,
+        include_late: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "run_id", b"run_id", "until_finished", b"until_finished"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "include_late", b"include_late", "run_id", b"run_id", "until_finished", b"until_finished"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -187,21 +195,29 @@ class WatchRunResponse(_message.Message):
 
     CHUNKS_FIELD_NUMBER: _builtins.int
     THROUGH_SEQUENCE_FIELD_NUMBER: _builtins.int
+    FOLLOW_UPS_FIELD_NUMBER: _builtins.int
     through_sequence: _builtins.int
     """In a keep-alive, the sequence up to which everything has been sent. 0 otherwise."""
     @_builtins.property
     def chunks(self) -> _containers.RepeatedCompositeFieldContainer[_chunk_pb2.Chunk]:
         """The chunks, in order. Empty in a keep-alive."""
 
+    @_builtins.property
+    def follow_ups(self) -> _containers.RepeatedCompositeFieldContainer[_follow_up_pb2.FollowUp]:
+        """With `include_late`, what was settled since the response before. They have no sequence; whoever
+        re-attaches gets all of them again.
+        """
+
     def __init__(
         self,
         *,
         chunks: _abc.Iterable[_chunk_pb2.Chunk] | None = ...,
         through_sequence: _builtins.int = ...,
+        follow_ups: _abc.Iterable[_follow_up_pb2.FollowUp] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "through_sequence", b"through_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "follow_ups", b"follow_ups", "through_sequence", b"through_sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

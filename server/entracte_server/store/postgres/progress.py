@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from entracte_server.domain.runs import PendingRow
 from entracte_server.store.base import End, Park, RunWrite
 from entracte_server.store.packing import pack
+from entracte_server.store.postgres import follow_ups
 from entracte_server.store.postgres.connection import Statement
 from entracte_server.store.postgres.programs import Attempt
 from entracte_server.store.postgres.rows import IS_OPEN
@@ -73,6 +74,8 @@ def progress(op: RunWrite, at: Attempt) -> Statement:
             "rest AS (UPDATE entracte.pending_calls p SET state = 'decided' FROM target t "
             f"WHERE p.run = t.seq AND {IS_OPEN} AND p.pending_call_id <> ALL({closed}::text[]))"
         )
+        if op.end.follow_ups:
+            parts.append(follow_ups.inserted(op.end.follow_ups, value))
     return f"WITH {', '.join(parts)} SELECT parks FROM target", value.bound
 
 

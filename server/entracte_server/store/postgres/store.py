@@ -7,12 +7,14 @@ from functools import partial
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.store.base import (
     Cancel,
     Cancelled,
     ChunkRow,
     Claim,
+    ClaimFollowUps,
     Created,
     CreateRun,
     Decide,
@@ -31,7 +33,7 @@ from entracte_server.store.base import (
 )
 from entracte_server.store.cursors import Cursors
 from entracte_server.store.interests import Interests
-from entracte_server.store.postgres import commands, lists, owner, processes, reads, upkeep
+from entracte_server.store.postgres import commands, follow_ups, lists, owner, processes, reads, upkeep
 from entracte_server.store.postgres.connection import Connection
 from entracte_server.store.postgres.migrate import MIGRATION_SECONDS, cursor_key, migrate
 from entracte_server.store.postgres.notify import Notifier
@@ -202,6 +204,24 @@ class PostgresStore:
     async def trim(self, old: Retention, *, limit: int) -> int:
         """See `Store.trim`."""
         return await self._pool.execute(lambda at: upkeep.trim(old, limit))
+
+    # ---- follow-ups ----
+
+    async def claim_follow_ups(self, op: ClaimFollowUps) -> list[FollowUpRow]:
+        """See `Store.claim_follow_ups`."""
+        return await self._pool.execute(lambda at: follow_ups.claim(op))
+
+    async def settle_follow_up(self, row: FollowUpRow) -> bool:
+        """See `Store.settle_follow_up`."""
+        return await self._pool.execute(lambda at: follow_ups.settle(row))
+
+    async def release_follow_ups(self, process_id: str) -> None:
+        """See `Store.release_follow_ups`."""
+        await self._pool.execute(partial(follow_ups.release, process_id))
+
+    async def follow_ups(self, tenant: str, run_ids: Sequence[str]) -> list[FollowUpRow]:
+        """See `Store.follow_ups`."""
+        return await self._pool.read(lambda: follow_ups.of_runs(tenant, run_ids))
 
     # ---- reads ----
 

@@ -28,7 +28,15 @@ _DELETE_TREE = (
     "AND q.decision_id <> ''",
     *(
         f"DELETE FROM entracte.{table} WHERE run IN ({_TREE})"
-        for table in ("chunks", "steps", "tool_calls", "pending_calls", "decisions", "run_specs")
+        for table in (
+            "chunks",
+            "steps",
+            "tool_calls",
+            "pending_calls",
+            "decisions",
+            "follow_ups",
+            "run_specs",
+        )
     ),
     "DELETE FROM entracte.runs WHERE tenant = $1 AND root_run_id = $2",
     "DELETE FROM entracte.runs WHERE tenant = $1 AND run_id = $2",

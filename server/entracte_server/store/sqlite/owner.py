@@ -20,6 +20,7 @@ from entracte_server.store.base import (
     Written,
 )
 from entracte_server.store.records import decision_data, encode, encode_error, pending_data, run_values
+from entracte_server.store.sqlite import follow_ups
 from entracte_server.store.sqlite.codec import INSERT_RUN
 from entracte_server.store.sqlite.requests import made_by, record
 from entracte_server.store.sqlite.writer import Transaction
@@ -168,6 +169,8 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
         transaction.chunks.append((run, chunks.first, chunks.last, chunks.data))
     if op.end is not None:
         _end(transaction, op, op.end, run)
+        if op.end.follow_ups:
+            follow_ups.insert(op.end.follow_ups, run, form, transaction)
     elif op.release is not None:
         transaction.execute(_RELEASE, (op.release.executed_ms, run, op.tenant, op.fence))
         transaction.runs.forget(op.tenant, op.run_id)

@@ -10,12 +10,14 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.store.base import (
     Cancel,
     Cancelled,
     ChunkRow,
     Claim,
+    ClaimFollowUps,
     Created,
     CreateRun,
     Decide,
@@ -35,7 +37,7 @@ from entracte_server.store.base import (
 from entracte_server.store.cursors import Cursors
 from entracte_server.store.interests import Interests
 from entracte_server.store.signals import Signals
-from entracte_server.store.sqlite import commands, lists, owner, processes, reads, upkeep
+from entracte_server.store.sqlite import commands, follow_ups, lists, owner, processes, reads, upkeep
 from entracte_server.store.sqlite.connection import Database, Synchronous, prepare
 from entracte_server.store.sqlite.files import DatabaseFiles
 from entracte_server.store.sqlite.migrate import cursor_key, migrate
@@ -238,6 +240,29 @@ class SQLiteStore:
     async def trim(self, old: Retention, *, limit: int) -> int:
         """See `Store.trim`."""
         return await self._writer.submit(partial(upkeep.trim, old, limit))
+
+    # ---- follow-ups ----
+
+    async def claim_follow_ups(self, op: ClaimFollowUps) -> list[FollowUpRow]:
+        """See `Store.claim_follow_ups`."""
+        claimable, owners = await self._read(lambda raw: follow_ups.claimable(raw, op))
+        if [owner for owner in owners if self._sockets.refuses(owner)]:
+            await self._bury()
+        elif not claimable:
+            return []
+        return await self._writer.submit(partial(follow_ups.claim, op))
+
+    async def settle_follow_up(self, row: FollowUpRow) -> bool:
+        """See `Store.settle_follow_up`."""
+        return await self._writer.submit(partial(follow_ups.settle, row))
+
+    async def release_follow_ups(self, process_id: str) -> None:
+        """See `Store.release_follow_ups`."""
+        await self._writer.submit(partial(follow_ups.release, process_id))
+
+    async def follow_ups(self, tenant: str, run_ids: Sequence[str]) -> list[FollowUpRow]:
+        """See `Store.follow_ups`."""
+        return await self._read(lambda raw: follow_ups.of_runs(raw, tenant, run_ids))
 
     # ---- reads ----
 

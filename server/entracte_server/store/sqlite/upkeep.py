@@ -33,6 +33,7 @@ _DELETE = (
     "DELETE FROM tool_calls WHERE run = ?",
     "DELETE FROM pending_calls WHERE run = ?",
     "DELETE FROM decisions WHERE run = ?",
+    "DELETE FROM follow_ups WHERE run = ?",
     "DELETE FROM run_specs WHERE run = ?",
     "DELETE FROM runs WHERE seq = ?",
 )
