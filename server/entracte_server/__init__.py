@@ -13,20 +13,36 @@ if TYPE_CHECKING:
         App,
         ApprovalPolicy,
         ApprovalRequest,
+        CheckInfo,
         DefaultAnswer,
+        Hook,
+        Iteration,
+        IterationInfo,
         LlmScorer,
+        Price,
+        RunView,
         Sampled,
         Score,
         ScorerInput,
+        Skip,
+        StepInfo,
+        StepView,
+        StopInfo,
+        StopWhen,
+        TaskCheck,
         Tool,
+        ToolCallDone,
+        ToolCallInfo,
         ToolContext,
         Toolset,
         ToolUse,
         ask_user,
+        hook,
         scorer,
         tool,
     )
-    from entracte_server.domain.options import ModelSettings, ToolChoice
+    from entracte_server.domain.messages import Message, text_message
+    from entracte_server.domain.options import ModelSettings, StepOverrides, ToolChoice
     from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
 
 __version__ = "0.1.0"
@@ -36,30 +52,57 @@ __all__ = [
     "App",
     "ApprovalPolicy",
     "ApprovalRequest",
+    "CheckInfo",
     "DefaultAnswer",
+    "Hook",
+    "Iteration",
+    "IterationInfo",
     "LlmScorer",
+    "Message",
     "ModelSettings",
+    "Price",
+    "RunView",
     "Sampled",
     "Score",
     "ScorerInput",
+    "Skip",
+    "StepInfo",
+    "StepOverrides",
+    "StepView",
+    "StopInfo",
+    "StopWhen",
+    "TaskCheck",
     "TelemetryOptions",
     "Tool",
+    "ToolCallDone",
+    "ToolCallInfo",
     "ToolChoice",
     "ToolContext",
     "ToolUse",
     "Toolset",
     "TracingOptions",
     "ask_user",
+    "hook",
     "scorer",
+    "text_message",
     "tool",
 ]
 
-_OPTIONS = ("ModelSettings", "TelemetryOptions", "ToolChoice", "TracingOptions")
+_HOMES = {
+    "Message": "domain.messages",
+    "ModelSettings": "domain.options",
+    "StepOverrides": "domain.options",
+    "TelemetryOptions": "domain.tracing",
+    "ToolChoice": "domain.options",
+    "TracingOptions": "domain.tracing",
+    "text_message": "domain.messages",
+}
+"""Where those are that `agents` does not have."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "entracte_server.domain.options" if name in _OPTIONS else "entracte_server.agents"
-    value = globals()[name] = getattr(importlib.import_module(home), name)
+    home = importlib.import_module(f"{__name__}.{_HOMES.get(name, 'agents')}")
+    value = globals()[name] = getattr(home, name)
     return value

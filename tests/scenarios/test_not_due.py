@@ -39,6 +39,11 @@ DUE = frozenset(
         "tracing_options",
         "scorers",
         "return_scorer_data",
+        "stop_when",
+        "on_iteration_complete",
+        "prepare_step",
+        "hooks",
+        "is_task_complete",
     }
 )
 """The options that are due; every other field of the message is not."""

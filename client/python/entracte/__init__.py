@@ -157,6 +157,7 @@ from entracte._options import (
     Thread,
     ToolApproval,
     ToolChoice,
+    ToolHooks,
     TracingOptions,
     Version,
 )
@@ -340,6 +341,7 @@ __all__ = [
     "ToolCallSuspendedChunk",
     "ToolChoice",
     "ToolErrorChunk",
+    "ToolHooks",
     "ToolOutputChunk",
     "ToolOutputDeniedChunk",
     "ToolResultChunk",

@@ -112,11 +112,15 @@ def _task_complete(header: _Header, p: chunk_pb2.IsTaskCompleteChunk) -> c.IsTas
         *header,
         p.iteration,
         p.passed,
-        tuple(c.CheckResult(r.scorer, r.score, r.passed, r.reason) for r in p.results),
+        tuple(
+            c.CheckResult(r.scorer, r.score if r.HasField("score") else None, r.passed, r.reason)
+            for r in p.results
+        ),
         p.timed_out,
         p.reason,
         p.max_iteration_reached,
         p.suppress_feedback,
+        p.ends_run,
     )
 
 

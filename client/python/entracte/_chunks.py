@@ -162,17 +162,18 @@ class ObjectResultChunk(_WithObject):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One completion check: the scorer's name, its score and whether that passed."""
+    """One completion check: the scorer's name, its score (None where it could not be made) and whether
+    that passed."""
 
     scorer: str
-    score: float
+    score: float | None
     passed: bool
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class IsTaskCompleteChunk(ChunkHeader):
-    """The outcome of a completion check."""
+    """The outcome of a completion check. `ends_run`: the run ends with the step, whatever the outcome."""
 
     type: ClassVar[Literal["is-task-complete"]] = "is-task-complete"
     iteration: int
@@ -182,6 +183,7 @@ class IsTaskCompleteChunk(ChunkHeader):
     reason: str
     max_iteration_reached: bool
     suppress_feedback: bool
+    ends_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

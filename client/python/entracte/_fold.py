@@ -97,7 +97,7 @@ class Fold:
             case "tripwire":
                 step.tripwire = chunk.tripwire
             case "is-task-complete":
-                step.is_draft = not chunk.passed
+                step.is_draft = not chunk.passed and not chunk.ends_run
             case "step-finish":
                 step.finish_reason = chunk.reason
                 step.usage = chunk.usage

@@ -193,6 +193,17 @@ class TaskCompletion:
     parallel: bool | None = None
     timeout: Seconds | None = None
     suppress_feedback: bool = False
+    on_complete: str = ""
+    """The name of a hook registered on the server that is shown every score."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolHooks:
+    """Hooks around tool calls, by the names under which they are registered on the server: one that is
+    asked before a call and may give its result, and one that looks on after it."""
+
+    before_tool_call: str = ""
+    after_tool_call: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +327,14 @@ class GenerateOptions(Callbacks, CallOptions, total=False):
     rate_limit_wait: Seconds | None
     """The longest a model call may wait in all for its provider's rate limit before its answer begins, up to
     a day; a `custom` chunk `rate-limit-wait` shows each wait. None: as the agent says, else not at all."""
+    on_iteration_complete: str | None
+    """The name of a hook on the server that is called after each step: it may end the run, or tell the model
+    something."""
+    prepare_step: str | None
+    """The name of a hook on the server that is called before each step and may change what it is made
+    with."""
+    hooks: ToolHooks | Mapping[str, str] | None
+    """Hooks around tool calls, by their names on the server."""
     traceparent: str | None
     """The caller's span, as a W3C `traceparent` header. None: the current one, where this process uses
     OpenTelemetry."""
@@ -359,6 +378,7 @@ __all__ = [
     "Thread",
     "ToolApproval",
     "ToolChoice",
+    "ToolHooks",
     "TracingOptions",
     "Version",
 ]

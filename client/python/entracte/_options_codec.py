@@ -262,7 +262,13 @@ def _task_completion(value: Any) -> pb.TaskCompletion:
         parallel=checks.parallel,
         timeout=None if checks.timeout is None else to_duration(checks.timeout),
         suppress_feedback=checks.suppress_feedback,
+        on_complete=checks.on_complete,
     )
+
+
+def _hooks(value: Any) -> pb.ToolHooks:
+    hooks = record(o.ToolHooks, value)
+    return pb.ToolHooks(before_tool_call=hooks.before_tool_call, after_tool_call=hooks.after_tool_call)
 
 
 def _scorers(value: Any) -> dict[str, pb.ScorerOptions]:
@@ -331,4 +337,7 @@ ENCODERS: Mapping[str, Callable[[Any], Any]] = {
     "include_request_body": _same,
     "pending_call_expiry": _expiry,
     "rate_limit_wait": to_duration,
+    "on_iteration_complete": _same,
+    "prepare_step": _same,
+    "hooks": _hooks,
 }

@@ -5,7 +5,22 @@ from entracte_server.agents.approval import ApprovalPolicy, ApprovalRequest
 from entracte_server.agents.ask_user import ask_user
 from entracte_server.agents.context import ToolContext
 from entracte_server.agents.expiry import DefaultAnswer
+from entracte_server.agents.hooks import (
+    CheckInfo,
+    Hook,
+    Iteration,
+    IterationInfo,
+    RunView,
+    Skip,
+    StepInfo,
+    StepView,
+    StopInfo,
+    ToolCallDone,
+    ToolCallInfo,
+    hook,
+)
 from entracte_server.agents.scorers import LlmScorer, Sampled, Score, ScorerInput, ToolUse, scorer
+from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.tools import Tool, tool
 from entracte_server.agents.toolsets import Toolset
 
@@ -14,16 +29,31 @@ __all__ = [
     "App",
     "ApprovalPolicy",
     "ApprovalRequest",
+    "CheckInfo",
     "DefaultAnswer",
+    "Hook",
+    "Iteration",
+    "IterationInfo",
     "LlmScorer",
+    "Price",
+    "RunView",
     "Sampled",
     "Score",
     "ScorerInput",
+    "Skip",
+    "StepInfo",
+    "StepView",
+    "StopInfo",
+    "StopWhen",
+    "TaskCheck",
     "Tool",
+    "ToolCallDone",
+    "ToolCallInfo",
     "ToolContext",
     "ToolUse",
     "Toolset",
     "ask_user",
+    "hook",
     "scorer",
     "tool",
 ]

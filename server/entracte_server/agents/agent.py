@@ -6,10 +6,12 @@ from typing import Any
 
 from entracte_server.agents.approval import ApprovalPolicy, ApprovalPredicate, checked_predicates
 from entracte_server.agents.expiry import WhatThen, expiry_from
+from entracte_server.agents.hooks import Hook, HookKind, by_name, find
 from entracte_server.agents.scorers import Scorer, Scorers, choices, registered
+from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.tools import Tool
 from entracte_server.agents.toolsets import Toolset
-from entracte_server.domain.options import ApprovalRules, ModelSettings, ToolChoice
+from entracte_server.domain.options import ApprovalRules, ModelSettings, ToolChoice, ToolHooks
 from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
 from entracte_server.models.base import Model
 
@@ -42,6 +44,10 @@ class Agent:
             mapping from what they are called to these; each may be `Sampled`. A caller's replace them.
         telemetry, tracing_options: As callers give them, but the ids of a trace. A caller's replace them
             value by value (telemetry), or are added to them (tracing options).
+        stop_when: Conditions that end a run after a step; a caller's replace them.
+        is_task_complete: Checks made when the model would stop; a caller's replace them.
+        on_iteration_complete, prepare_step, before_tool_call, after_tool_call: Hooks, or names of those of
+            the `App`; see `hook`. A caller's replace them, those around tool calls together.
         expires_after, on_expiry: As tools have them, for the calls of tools that have none of their own
             and of client tools. A default answer answers what tools ask; other calls are declined.
 
@@ -70,6 +76,12 @@ class Agent:
         scorers: Scorers = (),
         telemetry: TelemetryOptions | None = None,
         tracing_options: TracingOptions | None = None,
+        stop_when: StopWhen | Sequence[StopWhen] = (),
+        is_task_complete: TaskCheck | None = None,
+        on_iteration_complete: Hook | str | None = None,
+        prepare_step: Hook | str | None = None,
+        before_tool_call: Hook | str | None = None,
+        after_tool_call: Hook | str | None = None,
         expires_after: float | timedelta | None = None,
         on_expiry: WhatThen = "decline",
     ) -> None:
@@ -116,12 +128,31 @@ class Agent:
         self.version = version
         self.telemetry = telemetry or TelemetryOptions()
         self.tracing_options = tracing_options or TracingOptions()
+        self.own_hooks: list[Hook] = []
+        self.on_iteration_complete = self._hook(on_iteration_complete)
+        self.prepare_step = self._hook(prepare_step)
+        self.hooks = ToolHooks(self._hook(before_tool_call), self._hook(after_tool_call))
         try:
             self.scorers, self.own_scorers = choices(scorers)
+            conditions = (stop_when,) if isinstance(stop_when, StopWhen) else stop_when
+            self.stop_when = tuple(condition.condition() for condition in conditions)
+            self.is_task_complete = is_task_complete.completion() if is_task_complete is not None else None
+            for condition in conditions:
+                self._hook(condition.predicate)
+            if is_task_complete is not None:
+                self._hook(is_task_complete.on_complete)
+                own = [item for item in is_task_complete.scorers if not isinstance(item, str)]
+                self.own_scorers = registered((*self.own_scorers.values(), *own))
             self.expiry = expiry_from(expires_after, on_expiry)
             self._check_default(self.tools)
         except ValueError as error:
             raise ValueError(f"agent {id}: {error}") from None
+
+    def _hook(self, given: Hook | str | None) -> str:
+        if isinstance(given, Hook):
+            self.own_hooks.append(given)
+            return given.name
+        return given or ""
 
     def _check_default(self, tools: Mapping[str, Tool]) -> None:
         if self.expiry is None or self.expiry.answer is None:
@@ -185,12 +216,14 @@ class App:
     Args:
         agents: The agents.
         scorers: Judges of results, found by name like those of the agents.
+        hooks: Functions that runs call at their turning points, found by name like those of the agents.
+        prices: What models cost, by `provider/model`.
         toolsets: Tools for agents and callers to choose by the toolset's name.
         approval_predicates: Functions for approval policies, by name. Each gets an `ApprovalRequest`
             and says whether a person must approve the call; one that raises says yes. It runs on the
             event loop, so it decides by what it is given, without waiting for anything.
 
-    Raises `ValueError` for two agents, toolsets or scorers of one name (scorers of agents included), and
+    Raises `ValueError` for two agents, toolsets, scorers or hooks of one name (those of agents included), and
     for an agent that names what is not there.
     """
 
@@ -199,6 +232,8 @@ class App:
         *,
         agents: Iterable[Agent],
         scorers: Iterable[Scorer] = (),
+        hooks: Iterable[Hook] = (),
+        prices: Mapping[str, Price] | None = None,
         toolsets: Iterable[Toolset] = (),
         approval_predicates: Mapping[str, ApprovalPredicate] | None = None,
     ) -> None:
@@ -216,7 +251,46 @@ class App:
             self.agents[agent.id] = agent
         own = [item for agent in self.agents.values() for item in agent.own_scorers.values()]
         self.scorers = registered((*scorers, *own))
+        self.hooks = by_name((*hooks, *(item for agent in self.agents.values() for item in agent.own_hooks)))
+        self.prices = dict(prices or {})
         for agent in self.agents.values():
             for choice in agent.scorers:
                 if choice.scorer not in self.scorers:
                     raise ValueError(f"agent {agent.id}: there is no scorer {choice.scorer!r}")
+            try:
+                self._check(agent)
+            except ValueError as error:
+                raise ValueError(f"agent {agent.id}: {error}") from None
+
+    def _check(self, agent: Agent) -> None:
+        named: list[tuple[str, HookKind]] = [
+            (agent.on_iteration_complete, "iteration_complete"),
+            (agent.prepare_step, "prepare_step"),
+            (agent.hooks.before_tool_call, "before_tool_call"),
+            (agent.hooks.after_tool_call, "after_tool_call"),
+        ]
+        for condition in agent.stop_when:
+            if condition.kind == "predicate":
+                named.append((condition.text, "stop_when"))
+            elif condition.kind == "cost":
+                self.check_prices(agent)
+            elif condition.kind == "tool":
+                sets = [self.toolsets[name].tools for name in agent.toolsets]
+                if not any(condition.text in tools for tools in (agent.tools, *sets)):
+                    raise ValueError(f"stop_when: there is no tool {condition.text!r}")
+        completion = agent.is_task_complete
+        if completion is not None:
+            named.append((completion.on_complete, "check_complete"))
+            for name in completion.scorers:
+                if name not in self.scorers:
+                    raise ValueError(f"is_task_complete: there is no scorer {name!r}")
+        for name, kind in named:
+            if name:
+                find(self.hooks, name, kind)
+
+    def check_prices(self, agent: Agent) -> None:
+        """Raises `ValueError` unless all models of an agent have a price."""
+        for model in agent.models:
+            name = model if isinstance(model, str) else model.name
+            if name not in self.prices:
+                raise ValueError(f"what {name} costs is not known: give the app a price for it")

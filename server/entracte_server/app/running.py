@@ -31,8 +31,8 @@ class Running(Data, frozen=True):
 
 
 class Resolver:
-    """Finds the models of an agent, or of a scorer, once. `stand_in` replaces every model that is only
-    named. Calls of the models are told to `telemetry`."""
+    """Finds the models of an agent or of a scorer, or the one that is named, once. `stand_in` replaces
+    every model that is only named. Calls of the models are told to `telemetry`."""
 
     def __init__(
         self,
@@ -45,12 +45,13 @@ class Resolver:
         self._telemetry = telemetry
         self._known: dict[tuple[type, str], Sequence[Model]] = {}
 
-    def __call__(self, asker: Agent | LlmScorer) -> Sequence[Model]:
+    def __call__(self, asker: Agent | LlmScorer | str) -> Sequence[Model]:
         """Raises `MissingApiKey`, `UnknownProvider`."""
-        key = (type(asker), asker.id)
+        key = (type(asker), asker if isinstance(asker, str) else asker.id)
         models = self._known.get(key)
         if models is None:
-            models = self._known[key] = tuple(self._model(item) for item in asker.models)
+            items = (asker,) if isinstance(asker, str) else asker.models
+            models = self._known[key] = tuple(self._model(item) for item in items)
         return models
 
     def _model(self, item: str | Model) -> Model:

@@ -7,7 +7,7 @@ each into protobuf bytes once. JSON values are held as text.
 from typing import ClassVar, Literal
 
 from entracte_server.domain.data import Data
-from entracte_server.domain.results import RunError, Usage
+from entracte_server.domain.results import CheckResult, RunError, Usage
 from entracte_server.domain.results import Tripwire as Stopped
 
 FinishReason = Literal[
@@ -250,6 +250,21 @@ class ObjectResult(Payload, frozen=True):
     object: str
     is_fallback: bool = False
     structuring_model: str = ""
+
+
+class IsTaskComplete(Payload, frozen=True):
+    """What the checks of completion said of a step. `ends_run`: the run ends with the step, whatever they
+    said."""
+
+    type = "is-task-complete"
+    iteration: int
+    passed: bool
+    results: tuple[CheckResult, ...]
+    timed_out: bool = False
+    reason: str = ""
+    max_iteration_reached: bool = False
+    suppress_feedback: bool = False
+    ends_run: bool = False
 
 
 class StepFinish(Payload, frozen=True):

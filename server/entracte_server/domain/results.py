@@ -51,3 +51,12 @@ class RunError(Data, frozen=True):
     retry_after: float = 0.0
     code: str = ""
     raw: str | None = None
+
+
+class CheckResult(Data, frozen=True):
+    """What one check of completion came to; `score` is None where it could not be made."""
+
+    name: str
+    score: float | None = None
+    passed: bool = False
+    reason: str = ""

@@ -11,7 +11,7 @@ from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import OnExpiry
 from entracte_server.domain.messages import AnyPart, Message
 from entracte_server.domain.options import RunOptions, StepOverrides
-from entracte_server.domain.results import RunError, Tripwire, Usage
+from entracte_server.domain.results import CheckResult, RunError, Tripwire, Usage
 from entracte_server.domain.tracing import Trace
 
 SNAPSHOT_FORMAT = 1
@@ -105,15 +105,6 @@ class Feedback(Data, frozen=True):
     text: str
 
 
-class CheckResult(Data, frozen=True):
-    """What one check of completion came to; `score` is None where it could not be made."""
-
-    name: str
-    score: float | None = None
-    passed: bool = False
-    reason: str = ""
-
-
 class CheckRecord(Data, frozen=True):
     """What the checks of a step came to together."""
 
@@ -185,6 +176,11 @@ class StepRecord(Data, frozen=True):
     tripwire: Tripwire | None = None
     metadata: str | None = None
     held: bool = False
+
+    @property
+    def whole_usage(self) -> Usage:
+        """With what the checks of the step used."""
+        return self.usage if self.check is None else self.usage + self.check.usage
 
 
 CallState = Literal["requested", "waiting", "decided", "started", "done"]

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
+from entracte_server.agents.hooks import StepInfo
 from entracte_server.domain import chunks as c
 from entracte_server.domain.messages import Message
+from entracte_server.domain.options import StepOverrides
 from entracte_server.domain.runs import Feedback, Rejected, StepRecord
 from entracte_server.engine import prompt
 from entracte_server.engine.answer import Answer, is_empty
 from entracte_server.engine.configure import model_request
+from entracte_server.engine.hooking import HookFailed
+from entracte_server.engine.views import run_view, step_views
 from entracte_server.models.base import Model, ModelError
 from entracte_server.models.streams import closing
 from entracte_server.store.base import RunPatch
@@ -33,6 +37,8 @@ class Asking:
         self._messages: list[Message] | None = None
         self._answer: Answer | None = None
         self._model_name = ""
+        name = run.spec.options.prepare_step or run.agent.prepare_step
+        self._prepare = run.services.app.hooks[name] if name else None
 
     def next_step(self, record: StepRecord) -> None:
         """The step with this answer is over; the next model call is that of another step."""
@@ -44,29 +50,36 @@ class Asking:
 
     async def ask(self) -> StepRecord:
         """Ask the models of the agent, each when the one before it failed. What a failed one showed
-        is void: the next one is another attempt. Raises the last one's `ModelError`."""
+        is void: the next one is another attempt. Raises the last one's `ModelError`, and `HookFailed`."""
         run = self._run
         if self._messages is None:
             self._messages = prompt.conversation(run.spec, run.steps, run.calls.values())
-        for position, model in enumerate(self._models):
+        overrides = await self._prepared(self._messages) if self._prepare is not None else None
+        models = self._models
+        if overrides is not None and overrides.model is not None:
+            models = self._named(overrides.model)
+        for position, model in enumerate(models):
             run.log.check()
             self._answer = answer = Answer()
             self._model_name = model.name
             if not self._announced:
                 self._begin_attempt(model.name)
             try:
-                await self._read(model, answer, last=position == len(self._models) - 1)
+                await self._read(model, answer, overrides, last=position == len(models) - 1)
             except ModelError as failure:
-                if position == len(self._models) - 1:
+                if position == len(models) - 1:
                     raise
                 _log.info("model_fallback", run_id=run.log.key[1], model=model.name, kind=failure.error.kind)
                 if answer.shown:
                     run.attempt += 1
                     self._announced = False
                 continue
-            record = self._kept(
-                answer.record(step=run.step, attempt=run.attempt, message_id=run.message_id, model=model.name)
+            record = answer.record(
+                step=run.step, attempt=run.attempt, message_id=run.message_id, model=model.name
             )
+            if overrides is not None:
+                record = msgspec.structs.replace(record, overrides=overrides)
+            record = self._kept(record)
             self._answer = None
             calls = answer.call_rows(run.step)
             run.calls.update((call.call_id, call) for call in calls)
@@ -82,14 +95,58 @@ class Asking:
         run.log.flush()
         self._announced = True
 
-    async def _read(self, model: Model, answer: Answer, *, last: bool) -> None:
+    async def _prepared(self, messages: list[Message]) -> StepOverrides | None:
+        """What the hook wants to be different in this step."""
+        run = self._run
+        assert self._prepare is not None
+        request = model_request(run.agent, run.spec.options, run.tools, messages, run.calls.values())
+        info = StepInfo(
+            run=run_view(run),
+            number=run.step,
+            attempt=run.attempt,
+            steps=step_views(run),
+            messages=tuple(message for message in messages if message.role != "system"),
+            system=tuple(message for message in messages if message.role == "system"),
+            model=self._models[0].name,
+            tools=tuple(run.tools),
+            tool_choice=request.tool_choice,
+            model_settings=request.settings,
+            provider_options=request.provider_options,
+        )
+        overrides: StepOverrides | None = await run.services.hooks.call(self._prepare, info, StepOverrides)
+        if overrides is not None:
+            self._check(overrides)
+        return overrides
+
+    def _check(self, overrides: StepOverrides) -> None:
+        assert self._prepare is not None
+        known = self._run.tools
+        chosen = overrides.tool_choice.tool_name if overrides.tool_choice is not None else ""
+        for name in (*(overrides.active_tools or ()), *((chosen,) if chosen else ())):
+            if name not in known:
+                raise HookFailed(
+                    f"The hook {self._prepare.name} named a tool the run does not have: {name!r}."
+                )
+
+    def _named(self, name: str) -> Sequence[Model]:
+        assert self._prepare is not None
+        try:
+            return self._run.services.resolve(name)
+        except ValueError as error:
+            raise HookFailed(
+                f"The hook {self._prepare.name} named a model that cannot be asked: {error}"
+            ) from None
+
+    async def _read(
+        self, model: Model, answer: Answer, overrides: StepOverrides | None, *, last: bool
+    ) -> None:
         run = self._run
         messages = self._messages or []
         if run.steps and run.steps[-1].again:
             messages = [*messages, *prompt.rejected_messages(run.steps[-1])]
         # Another model that can be asked at once is better than a wait.
         request = model_request(
-            run.agent, run.spec.options, run.tools, messages, run.calls.values(), may_wait=last
+            run.agent, run.spec.options, run.tools, messages, run.calls.values(), overrides, may_wait=last
         )
         async with closing(model.stream(request)) as batches:
             async for batch in batches:

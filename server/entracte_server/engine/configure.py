@@ -9,8 +9,8 @@ from entracte_server.agents.agent import Agent
 from entracte_server.agents.tools import Tool
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
-from entracte_server.domain.messages import Message
-from entracte_server.domain.options import ClientTool, ModelSettings, RunOptions, ToolChoice
+from entracte_server.domain.messages import Message, text_message
+from entracte_server.domain.options import ClientTool, ModelSettings, RunOptions, StepOverrides, ToolChoice
 from entracte_server.domain.runs import CallRow, Snapshot
 from entracte_server.engine import prompt
 from entracte_server.models.base import ModelRequest, ToolSpec
@@ -25,7 +25,10 @@ class Merged(Data, frozen=True):
 
 def model_settings(agent: Agent, options: RunOptions) -> ModelSettings:
     """The caller's settings over the agent's, value by value."""
-    own, asked = agent.model_settings, options.model_settings
+    return _settings_over(agent.model_settings, options.model_settings)
+
+
+def _settings_over(own: ModelSettings, asked: ModelSettings) -> ModelSettings:
     if asked == ModelSettings():
         return own
     values = {
@@ -44,8 +47,7 @@ def merge_options(agent: Agent, options: RunOptions) -> Merged:
     choice = options.tool_choice or agent.tool_choice or ToolChoice()
     provider = dict(agent.provider_options)
     if options.provider_options is not None:
-        for name, values in json_text.parse(options.provider_options).items():
-            provider[name] = {**provider.get(name, {}), **values}
+        provider = _providers_over(provider, json_text.parse(options.provider_options))
     return Merged(tool_choice=choice, provider_options=provider)
 
 
@@ -73,30 +75,67 @@ def choice_now(
     return ToolChoice() if satisfied and not choice.every_step else choice
 
 
+def _providers_over(own: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {**own, **{name: {**own.get(name, {}), **values} for name, values in asked.items()}}
+
+
+def tools_in(
+    tools: Mapping[str, Tool | ClientTool], overrides: StepOverrides | None
+) -> Mapping[str, Tool | ClientTool]:
+    """Those of a run's tools that may be called in a step."""
+    if overrides is None or overrides.active_tools is None:
+        return tools
+    return {name: tool for name, tool in tools.items() if name in overrides.active_tools}
+
+
 def model_request(
     agent: Agent,
     options: RunOptions,
     tools: Mapping[str, Tool | ClientTool],
     messages: Sequence[Message],
     calls: Collection[CallRow],
+    overrides: StepOverrides | None = None,
     *,
     may_wait: bool = True,
 ) -> ModelRequest:
     """The request of one model call, `calls` being those of the run so far. Where no tool may be called,
     none is offered. `may_wait`: a rate limit may be waited for, as long as the run allows."""
     merged = merge_options(agent, options)
-    if merged.tool_choice.mode == "none":
-        tools = {}
+    settings = model_settings(agent, options)
+    if overrides is not None:
+        merged = _with_overrides(merged, overrides)
+        messages = _messages_over(messages, overrides)
+        settings = _settings_over(settings, overrides.model_settings or ModelSettings())
+    tools = {} if merged.tool_choice.mode == "none" else tools_in(tools, overrides)
     return ModelRequest(
         messages=messages,
         tools=[ToolSpec(name, tool.description, tool.input_schema) for name, tool in tools.items()],
         tool_choice=choice_now(merged.tool_choice, tools, calls),
-        settings=model_settings(agent, options),
+        settings=settings,
         provider_options=merged.provider_options,
         include_raw=options.include_raw_chunks,
         reserved_ids=frozenset(call.call_id for call in calls),
         rate_limit_wait=rate_limit_wait(agent, options) if may_wait else 0.0,
     )
+
+
+def _with_overrides(merged: Merged, overrides: StepOverrides) -> Merged:
+    return Merged(
+        tool_choice=overrides.tool_choice or merged.tool_choice,
+        provider_options=_providers_over(merged.provider_options, overrides.provider_options or {}),
+    )
+
+
+def _messages_over(messages: Sequence[Message], overrides: StepOverrides) -> Sequence[Message]:
+    if overrides.messages is None and overrides.system is None:
+        return messages
+    system = [message for message in messages if message.role == "system"]
+    turns: Sequence[Message] = [message for message in messages if message.role != "system"]
+    if overrides.system is not None:
+        system = [text_message("system", text) for text in overrides.system]
+    if overrides.messages is not None:
+        turns = overrides.messages
+    return [*system, *turns]
 
 
 def last_request(
@@ -117,4 +156,5 @@ def last_request(
             *prompt.rejected_messages(snapshot.steps[-1]),
         ],
         earlier,
+        snapshot.steps[-1].overrides,
     )

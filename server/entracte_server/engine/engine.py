@@ -8,7 +8,7 @@ even when the caller was cancelled meanwhile.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -16,7 +16,6 @@ import msgspec
 import structlog
 
 from entracte_server.agents.agent import Agent, App
-from entracte_server.agents.scorers import LlmScorer
 from entracte_server.domain import chunks as c
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
@@ -27,7 +26,6 @@ from entracte_server.domain.options import RunOptions
 from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, RunSpec, Snapshot
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.configure import last_request
-from entracte_server.engine.execution import ToolRunner
 from entracte_server.engine.follow_ups import FollowUps
 from entracte_server.engine.hub import Hub, RunKey
 from entracte_server.engine.keeper import Keeper
@@ -35,7 +33,7 @@ from entracte_server.engine.lease import Lease
 from entracte_server.engine.limits import RunLimits
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
-from entracte_server.engine.scoring import ScorerRunner
+from entracte_server.engine.services import ModelResolver, Services
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.toolsets import Toolsets, missing, needs_of
 from entracte_server.engine.upkeep import Upkeep
@@ -89,13 +87,11 @@ class Started(Data, frozen=True):
     replayed: bool = False
 
 
-ModelResolver = Callable[[Agent | LlmScorer], Sequence[Model]]
-
-
 class Engine:
     """See the module.
 
-    `resolve` gives the models of an agent, or of a scorer, in the order they are tried.
+    `resolve` gives the models of an agent, or of a scorer, in the order they are tried, or the one that is
+    named.
     """
 
     def __init__(
@@ -115,7 +111,7 @@ class Engine:
         self.hub = Hub(self.settings.reader_backlog, store.signals)
         self._resolve = resolve
         self.toolsets = Toolsets(app)
-        self._runner = ToolRunner(self.settings, telemetry)
+        self._services = Services(app, store, resolve, self.settings, telemetry)
         self._limits = RunLimits(self.settings.max_runs, self.settings.runs_per_principal)
         self._active: dict[RunKey, RunExecution] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -126,7 +122,7 @@ class Engine:
         self._early_cancels: dict[RunKey, str] = {}
         self._stranded: dict[RunKey, Reason] = {}
         self._followed: dict[RunKey, float] = {}
-        self._follow_ups = FollowUps(self, self.settings, ScorerRunner(self.settings, resolve))
+        self._follow_ups = FollowUps(self, self.settings, self._services.scorers)
         self._keeper = Keeper(self, Upkeep(self, self.settings).tick, self._follow_ups)
         self.draining = False
 
@@ -323,7 +319,13 @@ class Engine:
         models = self._resolve(agent)
         message_id = new_id()
         start = ChunkEncoder(run_id, 0, 0).encode((c.Start(agent.id, message_id),), 1, now)
-        step = ChunkEncoder(run_id, 1, 1).encode((c.StepStart(f"{message_id}-1", models[0].name),), 2, now)
+        # Where a hook prepares the step, what it begins with is not known yet.
+        announced = not (request.options.prepare_step or agent.prepare_step)
+        step = b""
+        if announced:
+            step = ChunkEncoder(run_id, 1, 1).encode(
+                (c.StepStart(f"{message_id}-1", models[0].name),), 2, now
+            )
         run = RunRow(
             tenant=request.tenant,
             run_id=run_id,
@@ -334,9 +336,9 @@ class Engine:
             update_time=now,
             owner=self.owner,
             fence=1,
-            last_sequence=2,
+            last_sequence=1 + announced,
             step=1,
-            attempt=1,
+            attempt=int(announced),
             root_run_id=run_id,
             agent_version=agent.version,
         )
@@ -344,11 +346,11 @@ class Engine:
         segment = self.telemetry.begin(Snapshot(run, spec), agent)
         if segment.trace is not None:
             spec = msgspec.structs.replace(spec, trace=segment.trace)
-        row = ChunkRow(1, 2, start + step)
+        row = ChunkRow(1, run.last_sequence, start + step)
         with self._coming((run.tenant, run_id)):
             created = await self.store.create_run(CreateRun(run, spec, row, request.request))
             if created.made is None:
-                self._execute(agent, models, Snapshot(run, spec), announced=True, segment=segment)
+                self._execute(agent, models, Snapshot(run, spec), announced=announced, segment=segment)
         if created.made is not None:
             return Started(await self.store.get_run(run.tenant, created.made.run_id), replayed=True)
         self.hub.publish((run.tenant, run_id), row, "running")
@@ -372,10 +374,8 @@ class Engine:
             snapshot=snapshot,
             agent=agent,
             models=models,
-            store=self.store,
+            services=self._services,
             log=log,
-            runner=self._runner,
-            settings=self.settings,
             tools=self.toolsets.tools_of(agent, snapshot.spec.options),
             approving=Approving(agent, snapshot.spec.options, self.app.approval_predicates, run.run_id),
             entering=entering,
@@ -431,7 +431,10 @@ class Engine:
             _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id, missing=lacking)
             self._strand((row.tenant, row.run_id), "AGENT_UNAVAILABLE")
             return
-        if agent is None:  # all that is left to do is to settle and end it, which needs no agent
+        if lacking is not None:  # all that is left to do is to settle and end it
+            bare = msgspec.structs.replace(snapshot.spec, options=RunOptions())
+            snapshot = msgspec.structs.replace(snapshot, spec=bare)
+        if agent is None:  # which needs no agent either
             self._execute(Agent(id=row.agent_id, model="none/none"), (), snapshot)
             return
         last = snapshot.steps[-1] if snapshot.steps else None

@@ -23,7 +23,7 @@ from entracte_server.domain.options import (
     DEFAULT_TOOL_CALL_CONCURRENCY,
     ClientTool,
 )
-from entracte_server.domain.results import RunError, Usage
+from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import (
     CallRow,
     PendingRow,
@@ -35,12 +35,12 @@ from entracte_server.engine.approving import Approving
 from entracte_server.engine.asking import Asking
 from entracte_server.engine.configure import merge_options
 from entracte_server.engine.endings import Ending
-from entracte_server.engine.execution import ToolRunner
+from entracte_server.engine.judging import Judging
 from entracte_server.engine.runlog import RunLog
-from entracte_server.engine.settings import EngineSettings
+from entracte_server.engine.services import Services
 from entracte_server.engine.settle import HandedOver, Settlement
 from entracte_server.models.base import Model, ModelError
-from entracte_server.store.base import LeaseLost, RunPatch, Store, StoreUnavailable
+from entracte_server.store.base import LeaseLost, RunPatch, StoreUnavailable
 from entracte_server.store.signals import FREE_RUNS
 from entracte_server.telemetry.base import Segment
 
@@ -56,10 +56,8 @@ class RunExecution:
         snapshot: Snapshot,
         agent: Agent,
         models: Sequence[Model],
-        store: Store,
+        services: Services,
         log: RunLog,
-        runner: ToolRunner,
-        settings: EngineSettings,
         tools: dict[str, Tool | ClientTool],
         approving: Approving,
         segment: Segment,
@@ -72,7 +70,7 @@ class RunExecution:
         self.agent = agent
         self.log = log
         self.segment = segment
-        self.runner = runner
+        self.services = services
         self.entering = set(entering)
         """Calls that are marked as started and whose bodies were not entered."""
         self.steps = list(snapshot.steps)
@@ -80,7 +78,7 @@ class RunExecution:
         self.inbox: deque[CallRow] = deque()
         self.pending = {row.pending_call_id: row for row in snapshot.pending}
         self.step = snapshot.run.step
-        self.attempt = snapshot.run.attempt
+        self.attempt = snapshot.run.attempt or 1
         self.cancel_reason = snapshot.run.cancel_reason
         self.leaving = False
         self.rested = False
@@ -94,17 +92,15 @@ class RunExecution:
         self.concurrency = (
             options.tool_call_concurrency or agent.tool_call_concurrency or DEFAULT_TOOL_CALL_CONCURRENCY
         )
-        self._store = store
-        self._settings = settings
         self.asking = Asking(self, models, announced=announced)
         self._exhausted = exhausted
         self._cut: asyncio.Timeout | None = None
-        self._max_steps = options.max_steps or agent.max_steps or DEFAULT_MAX_STEPS
+        self.max_steps = options.max_steps or agent.max_steps or DEFAULT_MAX_STEPS
         self._settlement: Settlement | None = None
         self._scope: asyncio.Timeout | None = None
         self._started = 0.0
-        self._faulty_steps = 0
         self._request_context: Mapping[str, Any] | None = None
+        self._judging = Judging(self)
 
     # ---- what the settlement works with ----
 
@@ -185,7 +181,7 @@ class RunExecution:
     async def decided_calls(self) -> list[CallRow]:
         """The calls decided since the run last looked; notices a cancellation, too. Raises
         `RuntimeError` when there is neither, so that a run that cannot park does not spin."""
-        snapshot = await self._store.load(*self.log.key)
+        snapshot = await self.services.store.load(*self.log.key)
         if snapshot.run.cancel_reason is not None:
             self.request_cancel(snapshot.run.cancel_reason)
             return []
@@ -260,14 +256,14 @@ class RunExecution:
                 self.update(msgspec.structs.replace(call, state="decided"))
         try:
             await self.log.release(self.executed_ms())
-            self._store.signals.tell(FREE_RUNS)
+            self.services.store.signals.tell(FREE_RUNS)
             _log.info("run_handed_over", run_id=self.log.key[1], step=self.step)
         except (LeaseLost, StoreUnavailable) as error:  # then its lease has to run out
             _log.warning("run_given_up", run_id=self.log.key[1], error=str(error))
 
     async def _until_rest(self) -> Ending | None:
         """The loop within the run's time; None when it parked."""
-        limit = self.spec.options.execution_timeout or self._settings.execution_timeout
+        limit = self.spec.options.execution_timeout or self.services.settings.execution_timeout
         deadline = None
         if limit is not None:
             deadline = self._started + max(0.0, limit - self.row.executed_ms / 1000)
@@ -309,8 +305,8 @@ class RunExecution:
                     return None
                 if self._settlement.expired is not None:
                     return endings.expired(self, self._settlement.expired)
-                self._faulty_steps = self._faulty_steps + 1 if self._settlement.faulty else 0
-            ending = self._after(record)
+                self._judging.settled(faulty=self._settlement.faulty)
+            record, ending = await self._judging.judge(record)
             self.finish_step(record, continued=ending is None)
             if ending is not None:
                 return ending
@@ -342,19 +338,10 @@ class RunExecution:
 
     # ---- the end of a step ----
 
-    def _after(self, record: StepRecord) -> Ending | None:
-        """Whether the run ends with this step."""
-        if not record.requested_tools or all(call.provider_executed for call in self.calls_of(record.step)):
-            return Ending("succeeded", record.reason, "model-finished")
-        if self._faulty_steps >= self._settings.max_faulty_steps:
-            error = RunError(
-                "tool_limit",
-                f"The model made no usable tool call in {self._faulty_steps} steps in a row.",
-            )
-            return Ending("failed", "error", "error", error)
-        if self.step >= self._max_steps:
-            return Ending("succeeded", "tool-calls", "max-steps")
-        return None
+    def remember(self, record: StepRecord) -> None:
+        """The last step has something added to it; written with the next commit."""
+        self.steps[-1] = record
+        self.log.stage(steps=(record,), patch=RunPatch(usage=self.total()))
 
     def finish_step(self, record: StepRecord, *, continued: bool) -> None:
         self.segment.step_ended()
@@ -375,7 +362,7 @@ class RunExecution:
     def total(self) -> Usage:
         total = Usage()
         for record in self.steps:
-            total = total + record.usage
+            total = total + record.whole_usage
         return total
 
     def executed_ms(self) -> int:

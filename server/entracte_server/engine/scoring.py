@@ -145,7 +145,7 @@ def scorer_input(
         input_messages=tuple(message for message in opening if message.role != "system"),
         system_messages=tuple(message for message in opening if message.role == "system"),
         output_messages=tuple(prompt.answers(steps, calls)),
-        tool_uses=tuple(_tool_use(call) for call in calls if not call.provider_executed),
+        tool_uses=tuple(tool_use(call) for call in calls if not call.provider_executed),
         request_context=json_text.parse(context) if context else {},
         thread_id=run.thread_id,
         resource_id=run.resource_id,
@@ -163,7 +163,7 @@ def scoring_data(given: ScorerInput) -> tuple[str, str]:
     return msgspec.json.encode(asked).decode(), msgspec.json.encode(given.output_messages).decode()
 
 
-def _tool_use(call: CallRow) -> ToolUse:
+def tool_use(call: CallRow) -> ToolUse:
     # What the model wrote may be no JSON at all.
     text = call.run_args or call.args
     args = json_text.parse_stored(text) if text is not None else call.invalid_args

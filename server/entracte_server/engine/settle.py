@@ -23,10 +23,12 @@ from entracte_server.domain.expiry import Expiry
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.options import ClientTool
 from entracte_server.domain.runs import CallRow, Outcome, PendingRow, StepRecord
+from entracte_server.engine.configure import tools_in
 from entracte_server.engine.execution import Parked
 from entracte_server.engine.expiry import EXPIRED, expiry_of
 from entracte_server.engine.outlet import Outlet
 from entracte_server.engine.runlog import now_ms
+from entracte_server.engine.tool_hooks import ToolCallHooks
 from entracte_server.engine.toolsets import needs_of
 
 if TYPE_CHECKING:
@@ -67,8 +69,13 @@ class Settlement:
     def __init__(self, run: "RunExecution", record: StepRecord) -> None:
         self._run = run
         self._record = record
+        self._tools = tools_in(run.tools, record.overrides)
+        chosen = record.overrides.tool_choice if record.overrides is not None else None
+        self._may_call = (chosen or run.tool_choice).mode != "none"
+        self._hooks = ToolCallHooks(run)
         self._ready: deque[tuple[CallRow, Tool, Arguments]] = deque()
         self._tasks: dict[asyncio.Task[Outcome | Parked], str] = {}
+        self._asking: dict[asyncio.Task[Outcome | None], tuple[CallRow, Tool, Arguments]] = {}
         self._wake: asyncio.Future[None] | None = None
         self.faulty = False
         self.expired: CallRow | None = None
@@ -80,10 +87,10 @@ class Settlement:
 
     @property
     def executing(self) -> bool:
-        """Whether a tool executes now."""
-        return bool(self._tasks)
+        """Whether a tool executes now, or a hook of one."""
+        return bool(self._tasks or self._asking)
 
-    def _tool_ended(self, _: asyncio.Task[Outcome | Parked]) -> None:
+    def _ended(self, _: asyncio.Task[Any]) -> None:
         self.wake()
 
     async def settle(self) -> bool:
@@ -120,15 +127,15 @@ class Settlement:
                     self._apply(call)
             if self.expired is not None:
                 self._ready.clear()
-                if not self._tasks:
+                if not self.executing:
                     return False
             if not run.leaving:
                 await self._start()
-            elif not self._tasks:
+            elif not self.executing:
                 raise HandedOver
             if run.inbox:  # it came meanwhile
                 continue
-            if self._tasks:
+            if self.executing:
                 run.log.flush()
                 await self._event()
                 continue
@@ -137,10 +144,12 @@ class Settlement:
             waiting = [call for call in run.calls_of(self._record.step) if call.state == "waiting"]
             if not waiting:
                 calls = run.calls_of(self._record.step)
+                await self._hooks.end()
                 self.faulty = bool(calls) and all(
                     call.outcome is not None and call.outcome.code in FAULTY for call in calls
                 )
                 return False
+            await self._hooks.end()
             if await run.park(waiting):
                 return True
             for call in await run.decided_calls():
@@ -148,7 +157,7 @@ class Settlement:
 
     async def _event(self) -> None:
         """Until a tool ends or a decision comes; takes in the tools that ended."""
-        if not any(task.done() for task in self._tasks):
+        if not any(task.done() for task in (*self._tasks, *self._asking)):
             self._wake = asyncio.get_running_loop().create_future()
             try:
                 await self._wake
@@ -157,13 +166,22 @@ class Settlement:
         for task in [t for t in self._tasks if t.done()]:
             call = self._run.calls[self._tasks.pop(task)]
             self._came_to(call, task.result())
+        for asked in [t for t in self._asking if t.done()]:
+            call, tool, arguments = self._asking.pop(asked)
+            if (outcome := asked.result()) is not None:
+                self._settled(call, outcome)
+            else:
+                self._ready.append((call, tool, arguments))
 
     async def _end_tasks(self) -> None:
-        for task in self._tasks:
+        tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._asking]
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
         self._tasks.clear()
+        self._asking.clear()
+        await self._hooks.cancel()
 
     # ---- what a call needs ----
 
@@ -179,12 +197,12 @@ class Settlement:
                 "The answer was cut by the token limit, so this call was not executed.",
             )
             return
-        if run.tool_choice.mode == "none":
+        if not self._may_call:
             self._refuse(call, "not-executed", "Tools may not be called in this run.")
             return
-        tool = run.tools.get(call.tool_name)
+        tool = self._tools.get(call.tool_name)
         if tool is None:
-            names = ", ".join(run.tools) or "none"
+            names = ", ".join(self._tools) or "none"
             self._refuse(
                 call, "unknown-tool", f"There is no tool {call.tool_name!r}. Available tools: {names}."
             )
@@ -224,7 +242,12 @@ class Settlement:
         """Nothing stands in the way of the call any more."""
         if isinstance(tool, Tool):
             self._run.update(call)
-            self._ready.append((call, tool, arguments))
+            if call.state == "started" or not self._hooks.ask_before:
+                self._ready.append((call, tool, arguments))
+                return
+            task = asyncio.create_task(self._hooks.before(call, arguments), name="hook")
+            task.add_done_callback(self._ended)
+            self._asking[task] = (call, tool, arguments)
         else:
             self._open(call, "client-tool", arguments.text)
 
@@ -238,7 +261,7 @@ class Settlement:
         if call.redefined:
             self._classify(msgspec.structs.replace(call, redefined=False))
             return
-        tool = run.tools.get(call.tool_name)
+        tool = self._tools.get(call.tool_name)
         if tool is None:
             self._refuse(call, "unknown-tool", f"The tool {call.tool_name!r} does not exist any more.")
             return
@@ -249,7 +272,7 @@ class Settlement:
     def _recover(self, call: CallRow) -> None:
         """A call whose tool was running when its process died."""
         call = self._run.shown(call)
-        tool = self._run.tools.get(call.tool_name)
+        tool = self._tools.get(call.tool_name)
         args = call.run_args or call.args or "{}"
         if isinstance(tool, ClientTool) or (tool is not None and tool.idempotent):
             arguments = self._validated(call, tool, args)
@@ -286,9 +309,9 @@ class Settlement:
                 self._settled(call, context)
                 continue
             task = asyncio.create_task(
-                run.runner.run(tool, arguments, context), name=f"call:{call.tool_name}"
+                run.services.tools.run(tool, arguments, context), name=f"call:{call.tool_name}"
             )
-            task.add_done_callback(self._tool_ended)
+            task.add_done_callback(self._ended)
             self._tasks[task] = call.call_id
 
     def _context(self, call: CallRow, tool: Tool) -> ToolContext[Any] | Outcome:
@@ -324,10 +347,11 @@ class Settlement:
     def _came_to(self, call: CallRow, outcome: Outcome | Parked) -> None:
         if isinstance(outcome, Outcome):
             self._settled(call, outcome)
+            self._hooks.after(self._run.calls[call.call_id])
             return
         if self.expired is not None:  # nobody is to be asked any more
             return
-        tool = self._run.tools[call.tool_name]
+        tool = self._tools[call.tool_name]
         schema = outcome.resume_schema
         if schema is None and isinstance(tool, Tool):
             schema = tool.resume_schema
@@ -371,7 +395,7 @@ class Settlement:
     ) -> None:
         """Make the call wait, and announce it. `expiry` is what the tool said with its question."""
         run = self._run
-        tool = run.tools.get(call.tool_name)
+        tool = self._tools.get(call.tool_name)
         call = msgspec.structs.replace(call, state="waiting", round=call.round + 1)
         digest = args_digest(call.tool_name, args)
         now = now_ms()

@@ -1,6 +1,6 @@
 """The tools of a run: the agent's, those of toolsets, and the client's, by the name the model uses."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from entracte_server.agents.agent import Agent, App
 from entracte_server.agents.tools import Tool
@@ -33,13 +33,26 @@ class Toolsets:
 
 def needs_of(options: RunOptions) -> tuple[str, ...]:
     """What must be registered in a process that goes on with a run, beside its agent."""
-    return tuple(f"toolset {name}" for name in options.toolsets)
+    needs = [f"toolset {name}" for name in options.toolsets]
+    hooks = [options.on_iteration_complete, options.prepare_step]
+    if (around := options.hooks) is not None:
+        hooks += [around.before_tool_call, around.after_tool_call]
+    hooks += [condition.text for condition in options.stop_when if condition.kind == "predicate"]
+    if (completion := options.is_task_complete) is not None:
+        hooks.append(completion.on_complete)
+        needs += [f"scorer {name}" for name in completion.scorers]
+    return (*needs, *(f"hook {name}" for name in hooks if name))
 
 
 def missing(app: App, needs: Iterable[str]) -> str | None:
     """The first of `needs` that an app does not have."""
+    registered: dict[str, Container[str]] = {
+        "toolset": app.toolsets,
+        "scorer": app.scorers,
+        "hook": app.hooks,
+    }
     for need in needs:
         kind, _, name = need.partition(" ")
-        if kind != "toolset" or name not in app.toolsets:
+        if name not in registered.get(kind, ()):
             return need
     return None

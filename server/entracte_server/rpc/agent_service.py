@@ -92,7 +92,7 @@ class AgentService:
             principal=call.principal.name,
             agent_id=agent_id,
             input=messages_from("messages", request.messages),
-            options=options_from(self._engine.app, request.options, tools, toolsets),
+            options=options_from(self._engine.app, agent, request.options, tools, toolsets),
             run_id=run_id,
             request=checks.request_key(request),
         )

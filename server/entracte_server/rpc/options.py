@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from entracte.v1 import options_pb2, pending_call_pb2
-from entracte_server.agents.agent import App
+from entracte_server.agents.agent import Agent, App
 from entracte_server.agents.expiry import MAX_SECONDS
 from entracte_server.agents.tools import NAME, Tool
 from entracte_server.domain.errors import Refusal, invalid
@@ -23,6 +23,7 @@ from entracte_server.rpc.approval_options import approval_from
 from entracte_server.rpc.call import current
 from entracte_server.rpc.messages import messages_from, system_from
 from entracte_server.rpc.scorer_options import scorers_from
+from entracte_server.rpc.stopping_options import hook_name, stop_when, task_completion, tool_hooks
 from entracte_server.rpc.tracing_options import telemetry_from, tracing_from
 
 SUPPORTED = frozenset(
@@ -51,6 +52,11 @@ SUPPORTED = frozenset(
         "rate_limit_wait",
         "scorers",
         "return_scorer_data",
+        "stop_when",
+        "on_iteration_complete",
+        "prepare_step",
+        "hooks",
+        "is_task_complete",
     }
 )
 """The options this version acts on; any other that is set is refused."""
@@ -93,12 +99,13 @@ def check_supported(options: options_pb2.GenerateOptions) -> None:
 
 def options_from(
     app: App,
+    agent: Agent,
     options: options_pb2.GenerateOptions,
     tools: Mapping[str, Tool],
     toolsets: tuple[str, ...],
 ) -> RunOptions:
-    """The options of a run in which the server executes `tools`, some of them from `toolsets`, all of them
-    supported. Raises `Refusal`."""
+    """The options of a run of `agent` in which the server executes `tools`, some of them from `toolsets`;
+    all of the options are supported. Raises `Refusal`."""
     client_tools = _client_tools(tools, options)
     names = {*tools, *(tool.name for tool in client_tools)}
     instructions = system_from("options.instructions", options.instructions)
@@ -130,6 +137,13 @@ def options_from(
         rate_limit_wait=_rate_limit_wait(options),
         scorers=scorers_from(options, app.scorers),
         return_scorer_data=options.return_scorer_data,
+        stop_when=stop_when(app, agent, options, names),
+        on_iteration_complete=hook_name(
+            app, "options.on_iteration_complete", options.on_iteration_complete, "iteration_complete"
+        ),
+        prepare_step=hook_name(app, "options.prepare_step", options.prepare_step, "prepare_step"),
+        hooks=tool_hooks(app, options),
+        is_task_complete=task_completion(app, options),
     )
 
 

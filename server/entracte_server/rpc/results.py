@@ -112,7 +112,7 @@ def result_message(
     usage = Usage()
     for record in steps:
         own = calls.get(record.step, [])
-        usage = usage + record.usage
+        usage = usage + record.whole_usage
         if record.again:  # nothing of it counts but what it cost
             continue
         step = result.steps.add(

@@ -16,6 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from entracte.v1 import agent_service_pb2, chunk_pb2
 from entracte_server.domain import chunks as d
 from entracte_server.domain.chunks import Chunk, OpenCall, PathElement, Payload
+from entracte_server.domain.results import CheckResult
 from entracte_server.wire import values
 
 PENDING_KINDS = values.EnumTexts(chunk_pb2.PendingCallKind.DESCRIPTOR)
@@ -55,6 +56,7 @@ _FIELDS: dict[type[Payload], str] = {
     d.File: "file",
     d.Object: "object",
     d.ObjectResult: "object_result",
+    d.IsTaskComplete: "is_task_complete",
     d.StepFinish: "step_finish",
     d.Finish: "finish",
     d.Error: "error",
@@ -88,6 +90,17 @@ def _open_call_from(call: chunk_pb2.OpenCall) -> OpenCall:
     return OpenCall(call.pending_call_id, call.tool_call_id, call.tool_name, PENDING_KINDS.texts[call.kind])
 
 
+def _check_result(result: CheckResult) -> chunk_pb2.IsTaskCompleteChunk.CheckResult:
+    return chunk_pb2.IsTaskCompleteChunk.CheckResult(
+        scorer=result.name, score=result.score, passed=result.passed, reason=result.reason
+    )
+
+
+def _check_result_from(result: chunk_pb2.IsTaskCompleteChunk.CheckResult) -> CheckResult:
+    score = result.score if result.HasField("score") else None
+    return CheckResult(result.scorer, score, result.passed, result.reason)
+
+
 def _converters(field: FieldDescriptor) -> tuple[_Convert, _Convert] | None:
     """How a field's value is converted to protobuf and back; None where it is the same."""
     if field.enum_type is not None:
@@ -101,6 +114,10 @@ def _converters(field: FieldDescriptor) -> tuple[_Convert, _Convert] | None:
         "entracte.v1.RunError": (values.run_error, values.run_error_from),
         "entracte.v1.Tripwire": (values.tripwire, values.tripwire_from),
         "google.protobuf.Timestamp": (values.timestamp, values.milliseconds),
+        "entracte.v1.IsTaskCompleteChunk.CheckResult": (
+            lambda results: [_check_result(result) for result in results],
+            lambda results: tuple(_check_result_from(result) for result in results),
+        ),
         "entracte.v1.OpenCall": (
             lambda calls: [_open_call(call) for call in calls],
             lambda calls: tuple(_open_call_from(call) for call in calls),

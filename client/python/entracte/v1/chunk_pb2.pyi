@@ -1286,7 +1286,7 @@ class IsTaskCompleteChunk(_message.Message):
         scorer: _builtins.str
         """The scorer."""
         score: _builtins.float
-        """Its score."""
+        """Its score, 0 to 1. Absent where the check could not be made."""
         passed: _builtins.bool
         """Whether it passed."""
         reason: _builtins.str
@@ -1295,15 +1295,17 @@ class IsTaskCompleteChunk(_message.Message):
             self,
             *,
             scorer: _builtins.str = ...,
-            score: _builtins.float = ...,
+            score: _builtins.float | None = ...,
             passed: _builtins.bool = ...,
             reason: _builtins.str = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_score", b"_score", "score", b"score"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["passed", b"passed", "reason", b"reason", "score", b"score", "scorer", b"scorer"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_score", b"_score", "passed", b"passed", "reason", b"reason", "score", b"score", "scorer", b"scorer"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        _WhichOneofReturnType__score: _TypeAlias = _typing.Literal["score"]  # noqa: Y015
+        _WhichOneofArgType__score: _TypeAlias = _typing.Literal["_score", b"_score"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__score) -> _WhichOneofReturnType__score | None: ...
 
     ITERATION_FIELD_NUMBER: _builtins.int
     PASSED_FIELD_NUMBER: _builtins.int
@@ -1312,6 +1314,7 @@ class IsTaskCompleteChunk(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MAX_ITERATION_REACHED_FIELD_NUMBER: _builtins.int
     SUPPRESS_FEEDBACK_FIELD_NUMBER: _builtins.int
+    ENDS_RUN_FIELD_NUMBER: _builtins.int
     iteration: _builtins.int
     """The step that was checked, from 1."""
     passed: _builtins.bool
@@ -1324,6 +1327,10 @@ class IsTaskCompleteChunk(_message.Message):
     """Whether no further step is allowed."""
     suppress_feedback: _builtins.bool
     """Whether the model is told nothing about it."""
+    ends_run: _builtins.bool
+    """Whether the run ends with this step all the same: no further step is allowed, a hook ended it, or a check
+    could not be made. Then the step is no draft.
+    """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___IsTaskCompleteChunk.CheckResult]:
         """Each check."""
@@ -1338,10 +1345,11 @@ class IsTaskCompleteChunk(_message.Message):
         reason: _builtins.str = ...,
         max_iteration_reached: _builtins.bool = ...,
         suppress_feedback: _builtins.bool = ...,
+        ends_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["iteration", b"iteration", "max_iteration_reached", b"max_iteration_reached", "passed", b"passed", "reason", b"reason", "results", b"results", "suppress_feedback", b"suppress_feedback", "timed_out", b"timed_out"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_run", b"ends_run", "iteration", b"iteration", "max_iteration_reached", b"max_iteration_reached", "passed", b"passed", "reason", b"reason", "results", b"results", "suppress_feedback", b"suppress_feedback", "timed_out", b"timed_out"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -112,6 +112,9 @@ class GenerateOptions(_message.Message):
     INCLUDE_REQUEST_BODY_FIELD_NUMBER: _builtins.int
     PENDING_CALL_EXPIRY_FIELD_NUMBER: _builtins.int
     RATE_LIMIT_WAIT_FIELD_NUMBER: _builtins.int
+    ON_ITERATION_COMPLETE_FIELD_NUMBER: _builtins.int
+    PREPARE_STEP_FIELD_NUMBER: _builtins.int
+    HOOKS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The id of the run, chosen by the caller: 1 to 128 characters of letters, digits, `-`, `_`, `.`,
     `:`. Unique per tenant; a taken one is ALREADY_EXISTS. Made by the server where empty.
@@ -137,6 +140,14 @@ class GenerateOptions(_message.Message):
     include_request_body: _builtins.bool
     """Whether `result.request` carries the body of the last model call. Default false, because it
     repeats the whole history.
+    """
+    on_iteration_complete: _builtins.str
+    """The name of a hook registered on the server that is called after each step: it may end the run, have
+    the model go on, and tell it something.
+    """
+    prepare_step: _builtins.str
+    """The name of a hook registered on the server that is called before each step: it may change the model,
+    tools, tool choice, settings and messages of that step.
     """
     @_builtins.property
     def stop_when(self) -> _containers.RepeatedCompositeFieldContainer[Global___StopCondition]:
@@ -254,6 +265,10 @@ class GenerateOptions(_message.Message):
         waited for. Default: the agent's, else a call that would have to wait fails or goes to the next model.
         """
 
+    @_builtins.property
+    def hooks(self) -> Global___ToolHooks:
+        """Hooks around tool calls, replacing the agent's."""
+
     def __init__(
         self,
         *,
@@ -292,10 +307,13 @@ class GenerateOptions(_message.Message):
         include_request_body: _builtins.bool | None = ...,
         pending_call_expiry: Global___PendingCallExpiry | None = ...,
         rate_limit_wait: _duration_pb2.Duration | None = ...,
+        on_iteration_complete: _builtins.str = ...,
+        prepare_step: _builtins.str = ...,
+        hooks: Global___ToolHooks | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_pending_call_expiry", b"_pending_call_expiry", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "execution_timeout", b"execution_timeout", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "output", b"output", "output_processors", b"output_processors", "pending_call_expiry", b"pending_call_expiry", "provider_options", b"provider_options", "rate_limit_wait", b"rate_limit_wait", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "save_per_step", b"save_per_step", "structured_output", b"structured_output", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "tracing_options", b"tracing_options"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_hooks", b"_hooks", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_pending_call_expiry", b"_pending_call_expiry", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "execution_timeout", b"execution_timeout", "hooks", b"hooks", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "output", b"output", "output_processors", b"output_processors", "pending_call_expiry", b"pending_call_expiry", "provider_options", b"provider_options", "rate_limit_wait", b"rate_limit_wait", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "save_per_step", b"save_per_step", "structured_output", b"structured_output", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "tracing_options", b"tracing_options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_pending_call_expiry", b"_pending_call_expiry", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "client_tools", b"client_tools", "context", b"context", "execution_timeout", b"execution_timeout", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "instructions", b"instructions", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "output", b"output", "output_processors", b"output_processors", "pending_call_expiry", b"pending_call_expiry", "provider_options", b"provider_options", "rate_limit_wait", b"rate_limit_wait", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "run_id", b"run_id", "save_per_step", b"save_per_step", "scorers", b"scorers", "stop_when", b"stop_when", "structured_output", b"structured_output", "system", b"system", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "toolsets", b"toolsets", "tracing_options", b"tracing_options", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_hooks", b"_hooks", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_pending_call_expiry", b"_pending_call_expiry", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "client_tools", b"client_tools", "context", b"context", "execution_timeout", b"execution_timeout", "hooks", b"hooks", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "instructions", b"instructions", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "on_iteration_complete", b"on_iteration_complete", "output", b"output", "output_processors", b"output_processors", "pending_call_expiry", b"pending_call_expiry", "prepare_step", b"prepare_step", "provider_options", b"provider_options", "rate_limit_wait", b"rate_limit_wait", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "run_id", b"run_id", "save_per_step", b"save_per_step", "scorers", b"scorers", "stop_when", b"stop_when", "structured_output", b"structured_output", "system", b"system", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "toolsets", b"toolsets", "tracing_options", b"tracing_options", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__active_tools: _TypeAlias = _typing.Literal["active_tools"]  # noqa: Y015
     _WhichOneofArgType__active_tools: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools"]  # noqa: Y015
@@ -303,6 +321,8 @@ class GenerateOptions(_message.Message):
     _WhichOneofArgType__auto_resume_suspended_tools: _TypeAlias = _typing.Literal["_auto_resume_suspended_tools", b"_auto_resume_suspended_tools"]  # noqa: Y015
     _WhichOneofReturnType__cancel_on_disconnect: _TypeAlias = _typing.Literal["cancel_on_disconnect"]  # noqa: Y015
     _WhichOneofArgType__cancel_on_disconnect: _TypeAlias = _typing.Literal["_cancel_on_disconnect", b"_cancel_on_disconnect"]  # noqa: Y015
+    _WhichOneofReturnType__hooks: _TypeAlias = _typing.Literal["hooks"]  # noqa: Y015
+    _WhichOneofArgType__hooks: _TypeAlias = _typing.Literal["_hooks", b"_hooks"]  # noqa: Y015
     _WhichOneofReturnType__include_raw_chunks: _TypeAlias = _typing.Literal["include_raw_chunks"]  # noqa: Y015
     _WhichOneofArgType__include_raw_chunks: _TypeAlias = _typing.Literal["_include_raw_chunks", b"_include_raw_chunks"]  # noqa: Y015
     _WhichOneofReturnType__include_request_body: _TypeAlias = _typing.Literal["include_request_body"]  # noqa: Y015
@@ -345,6 +365,8 @@ class GenerateOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__auto_resume_suspended_tools) -> _WhichOneofReturnType__auto_resume_suspended_tools | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cancel_on_disconnect) -> _WhichOneofReturnType__cancel_on_disconnect | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__hooks) -> _WhichOneofReturnType__hooks | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__include_raw_chunks) -> _WhichOneofReturnType__include_raw_chunks | None: ...
     @_typing.overload
@@ -446,6 +468,34 @@ class PendingCallExpiry(_message.Message):
 Global___PendingCallExpiry: _TypeAlias = PendingCallExpiry  # noqa: Y015
 
 @_typing.final
+class ToolHooks(_message.Message):
+    """Hooks around tool calls, by the names under which they are registered on the server."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEFORE_TOOL_CALL_FIELD_NUMBER: _builtins.int
+    AFTER_TOOL_CALL_FIELD_NUMBER: _builtins.int
+    before_tool_call: _builtins.str
+    """Called before a call that was validated, and approved where it needs to be; may give a result in place
+    of calling the tool. Empty: none.
+    """
+    after_tool_call: _builtins.str
+    """Called with what came of a call; looks on. Empty: none."""
+    def __init__(
+        self,
+        *,
+        before_tool_call: _builtins.str = ...,
+        after_tool_call: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_tool_call", b"after_tool_call", "before_tool_call", b"before_tool_call"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolHooks: _TypeAlias = ToolHooks  # noqa: Y015
+
+@_typing.final
 class ToolNames(_message.Message):
     """A set of tool names whose presence matters."""
 
@@ -488,7 +538,9 @@ class StopCondition(_message.Message):
     total_tokens: _builtins.int
     """This many tokens were used in total. At least 1."""
     cost_micros: _builtins.int
-    """This much money was spent, in millionths of the account's currency. At least 1."""
+    """This much money was spent, in millionths of the account's currency. At least 1. The server must know
+    the prices of the agent's models.
+    """
     text_contains: _builtins.str
     """The text of the last step contains this."""
     predicate: _builtins.str
@@ -1338,15 +1390,21 @@ class TaskCompletion(_message.Message):
     PARALLEL_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
     SUPPRESS_FEEDBACK_FIELD_NUMBER: _builtins.int
+    ON_COMPLETE_FIELD_NUMBER: _builtins.int
     strategy: Global___TaskCompletion.Strategy.ValueType
     """How they combine."""
     parallel: _builtins.bool
     """Whether they run at the same time. Default true."""
     suppress_feedback: _builtins.bool
     """Whether the model is told nothing about a failed check."""
+    on_complete: _builtins.str
+    """The name of a hook registered on the server that is shown every score."""
     @_builtins.property
     def scorers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of scorers registered on the server; a score of 1 passes."""
+        """Names of scorers registered on the server, at least one; a score of 1 passes. A check that gives no
+        score is made once more; when the verdict hangs on one that could not be made, the run ends with
+        STOP_CAUSE_CHECK_UNAVAILABLE.
+        """
 
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
@@ -1360,10 +1418,11 @@ class TaskCompletion(_message.Message):
         parallel: _builtins.bool | None = ...,
         timeout: _duration_pb2.Duration | None = ...,
         suppress_feedback: _builtins.bool = ...,
+        on_complete: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_parallel", b"_parallel", "parallel", b"parallel", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_parallel", b"_parallel", "parallel", b"parallel", "scorers", b"scorers", "strategy", b"strategy", "suppress_feedback", b"suppress_feedback", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_parallel", b"_parallel", "on_complete", b"on_complete", "parallel", b"parallel", "scorers", b"scorers", "strategy", b"strategy", "suppress_feedback", b"suppress_feedback", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__parallel: _TypeAlias = _typing.Literal["parallel"]  # noqa: Y015
     _WhichOneofArgType__parallel: _TypeAlias = _typing.Literal["_parallel", b"_parallel"]  # noqa: Y015
