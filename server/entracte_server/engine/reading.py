@@ -184,7 +184,7 @@ class Reader:
             woken = await self._wait()
             states = [event.state for event in self._subscription.take() if event.state is not None]
             lagging, self._subscription.lagging = self._subscription.lagging, False
-            if not woken:
+            if not woken or not (states or lagging):  # woken to hear that nobody goes on with it
                 self._engine.check_stranded(self._key)
                 if self._engine.draining:
                     raise draining()

@@ -23,7 +23,7 @@ from entracte_server.domain.options import (
     DEFAULT_TOOL_CALL_CONCURRENCY,
     ClientTool,
 )
-from entracte_server.domain.results import Usage
+from entracte_server.domain.results import RunError, Usage
 from entracte_server.domain.runs import (
     CallRow,
     PendingRow,
@@ -35,6 +35,7 @@ from entracte_server.engine.approving import Approving
 from entracte_server.engine.asking import Asking
 from entracte_server.engine.configure import merge_options
 from entracte_server.engine.endings import Ending
+from entracte_server.engine.hooking import HookFailed
 from entracte_server.engine.judging import Judging
 from entracte_server.engine.runlog import RunLog
 from entracte_server.engine.services import Services
@@ -299,6 +300,8 @@ class RunExecution:
                         record = await self.asking.ask()
                 except ModelError as failure:
                     return endings.failed(self, failure.error)
+                except HookFailed as failure:
+                    return endings.failed(self, RunError("hook", str(failure)))
             if record.requested_tools:
                 self._settlement = Settlement(self, record)
                 if await self._settlement.settle():

@@ -169,6 +169,7 @@ class Settlement:
         for asked in [t for t in self._asking if t.done()]:
             call, tool, arguments = self._asking.pop(asked)
             if (outcome := asked.result()) is not None:
+                self._run.entering.discard(call.call_id)
                 self._settled(call, outcome)
             else:
                 self._ready.append((call, tool, arguments))
@@ -242,7 +243,9 @@ class Settlement:
         """Nothing stands in the way of the call any more."""
         if isinstance(tool, Tool):
             self._run.update(call)
-            if call.state == "started" or not self._hooks.ask_before:
+            # One that was entered before has been asked about; one that its decision marked has not.
+            entered = call.state == "started" and call.call_id not in self._run.entering
+            if entered or not self._hooks.ask_before:
                 self._ready.append((call, tool, arguments))
                 return
             task = asyncio.create_task(self._hooks.before(call, arguments), name="hook")
