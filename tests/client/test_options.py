@@ -27,6 +27,7 @@ from entracte import (
     Thread,
     ToolApproval,
     ToolChoice,
+    ToolHooks,
     TracingOptions,
     Version,
 )
@@ -241,6 +242,12 @@ SAMPLES: Mapping[str, tuple[Any, Any]] = {
     "cancel_on_disconnect": (True, True),
     "include_request_body": (True, True),
     "rate_limit_wait": (1.5, "1.500s"),
+    "on_iteration_complete": ("look", "look"),
+    "prepare_step": ("cheaper", "cheaper"),
+    "hooks": (
+        ToolHooks(before_tool_call="first", after_tool_call="last"),
+        {"beforeToolCall": "first", "afterToolCall": "last"},
+    ),
     "pending_call_expiry": (
         PendingCallExpiry(timedelta(minutes=2), default_answers={"ask_user": "go on", "read": None}),
         {

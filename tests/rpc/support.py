@@ -31,7 +31,7 @@ from entracte.v1 import (
     run_service_pb2,
     run_service_pb2_grpc,
 )
-from entracte_server import Agent, App, Tool, ToolContext, Toolset, ask_user, tool
+from entracte_server import Agent, App, Hook, LlmScorer, Tool, ToolContext, Toolset, ask_user, tool
 from entracte_server.testing import TestServer, scripted, serve
 from tests.stores import default_store
 
@@ -347,7 +347,15 @@ async def serving(
     *more: Agent, only: bool = False, key: str = "", **settings: Any
 ) -> AsyncIterator[tuple[TestServer, Peer]]:
     """A server with the agents of this module (unless `only`) and `more`, and a peer of it."""
-    app = App(agents=[*more] if only else [*agents(), *more], toolsets=[Toolset("asking", tools=[question])])
+    app = App(
+        agents=[*more] if only else [*agents(), *more],
+        toolsets=[Toolset("asking", tools=[question])],
+        scorers=[LlmScorer(name="fine", model=saying({"text": '{"score": 1}'}), criteria="It is fine.")],
+        hooks=[
+            Hook(kind=kind, name=kind, function=lambda info: None)
+            for kind in ("iteration_complete", "prepare_step", "before_tool_call", "stop_when")
+        ],
+    )
     async with serve(app, **{**default_store(), **settings}) as server, peer_of(server.address, key) as peer:
         yield server, peer
 

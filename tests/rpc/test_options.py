@@ -409,6 +409,11 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
         rate_limit_wait=duration_pb2.Duration(seconds=86400),
         scorers={"mine": o.ScorerOptions(scorer="fine", sampling_ratio=0)},
         return_scorer_data=True,
+        stop_when=[o.StopCondition(predicate="stop_when"), o.StopCondition(step_count=3)],
+        on_iteration_complete="iteration_complete",
+        prepare_step="prepare_step",
+        hooks=o.ToolHooks(before_tool_call="before_tool_call"),
+        is_task_complete=o.TaskCompletion(scorers=["fine"]),
     )
     assert {field.name for field, _ in options.ListFields()} == SUPPORTED
     response = await served.one(

@@ -16,12 +16,12 @@ from entracte.v1 import chunk_pb2, json_pb2, result_pb2
 from entracte_server.domain import chunks as d
 from entracte_server.domain.chunks import OpenCall, PathElement, Payload
 from entracte_server.domain.data import Data
-from entracte_server.domain.results import RunError, Tripwire, Usage
+from entracte_server.domain.results import CheckResult, RunError, Tripwire, Usage
 
 FIELDS = {f.name: f for f in chunk_pb2.Chunk.DESCRIPTOR.oneofs_by_name["payload"].fields}
 """The payloads of the contract, by the name of their field."""
 
-NOT_MADE_YET = {"is_task_complete"}
+NOT_MADE_YET: set[str] = set()
 """Payloads of the contract that this version of the server does not make."""
 
 NOT_SENT: dict[type[Payload], set[str]] = {d.ToolCall: {"args_error"}}
@@ -164,9 +164,23 @@ def _open_call(value: OpenCall) -> chunk_pb2.OpenCall:
     return made
 
 
+def _check_result(value: CheckResult) -> chunk_pb2.IsTaskCompleteChunk.CheckResult:
+    made = chunk_pb2.IsTaskCompleteChunk.CheckResult(scorer=value.name, reason=value.reason)
+    made.passed = value.passed
+    if value.score is not None:
+        made.score = value.score
+    return made
+
+
+def _item(value: Any) -> Any:
+    if isinstance(value, OpenCall):
+        return _open_call(value)
+    return _check_result(value) if isinstance(value, CheckResult) else value
+
+
 def _field(field: FieldDescriptor, value: Any) -> Any:
     if field.is_repeated:
-        return [_open_call(item) if isinstance(item, OpenCall) else item for item in value]
+        return [_item(item) for item in value]
     if field.enum_type is not None:
         return _enum(field, value)
     if isinstance(value, Usage):
