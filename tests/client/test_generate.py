@@ -6,6 +6,7 @@ import time
 
 import grpc
 import pytest
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, use_span
 
 import entracte
 from entracte import Client
@@ -158,6 +159,24 @@ async def test_the_key_the_span_and_the_version_are_sent(server: FakeServer) -> 
         assert sent["authorization"] == "Bearer secret"
         assert sent["traceparent"] == span
         assert f"entracte-python/{entracte.__version__}" in sent["user-agent"]
+
+
+async def test_the_current_span_is_sent(server: FakeServer, client: Client) -> None:
+    """With runs and decisions, where nothing else is said and there is a span."""
+    span = SpanContext(0xABC, 0xDEF, False, TraceFlags(1), TraceState([("vendor", "x")]))
+    agent = client.agent("support")
+    await agent.generate("Hi")
+    with use_span(NonRecordingSpan(span)):
+        await agent.generate("Hi")
+        stream = agent.stream("Hi", run_id="r1")
+        await agent.approve("p1")
+        await agent.approve("p1", traceparent="00-1-2-01")
+    await stream.result()
+    named = f"00-{0xABC:032x}-{0xDEF:016x}-01"
+    sent = [(made.get("traceparent"), made.get("tracestate")) for made in server.metadata]
+    assert sent[:5] == [
+        (None, None), (named, "vendor=x"), (named, "vendor=x"), ("00-1-2-01", None), (named, "vendor=x")
+    ]  # fmt: skip
 
 
 async def test_an_unknown_option_is_refused_before_anything_is_sent(

@@ -122,3 +122,19 @@ async def test_the_scorers_in_the_docs() -> None:
 
     block = compile(reading, "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     await eval(block, {"client": SimpleNamespace(runs=SimpleNamespace(get=get)), "run_id": "r"})
+
+
+async def test_the_options_in_the_page_on_observability() -> None:
+    call, of_agent = snippets("docs/observability.md")
+    asked: list[Any] = []
+
+    async def generate(words: str, **options: Any) -> None:
+        asked.append(to_options(options))
+
+    code = compile(call, "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    await eval(code, {"agent": SimpleNamespace(generate=generate)})
+    assert asked[0].telemetry.function_id == "refunds"
+    assert list(asked[0].tracing_options.tags) == ["beta"]
+    made = run(of_agent)["support"]
+    assert made.telemetry.record_outputs
+    assert made.tracing_options.metadata == {"team": "returns"}

@@ -1,5 +1,6 @@
 """A collector in this process: takes what servers send over OTLP, and reads it back."""
 
+import threading
 from concurrent import futures
 from types import TracebackType
 from typing import Any, Self
@@ -53,8 +54,11 @@ class Collector:
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self.answers = threading.Event()
+        """Cleared, it takes nothing and does not answer."""
+        self.answers.set()
         self._points: dict[tuple[str, str, tuple[tuple[str, Any], ...]], Any] = {}
-        self._server = grpc.server(futures.ThreadPoolExecutor(2))
+        self._server = grpc.server(futures.ThreadPoolExecutor(4))
         add: Any = trace_service_pb2_grpc.add_TraceServiceServicer_to_server
         add(_Traces(self), self._server)
         add = metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server
@@ -122,6 +126,7 @@ class _Traces(trace_service_pb2_grpc.TraceServiceServicer):
 
     def Export(self, request: Any, context: Any) -> Any:
         """Takes spans."""
+        self._collector.answers.wait(60)
         for sent in request.resource_spans:
             resource = attributes_of(sent.resource.attributes)
             for scope in sent.scope_spans:
@@ -135,6 +140,7 @@ class _Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):
 
     def Export(self, request: Any, context: Any) -> Any:
         """Takes metrics."""
+        self._collector.answers.wait(60)
         for sent in request.resource_metrics:
             resource = attributes_of(sent.resource.attributes)
             for scope in sent.scope_metrics:
