@@ -50,11 +50,12 @@ def _window(system: System, mock: Mock, job: jobs.Throughput) -> tuple[jobs.Wind
 
 CLOSED_LOOPS: dict[str, dict[str, Any]] = {
     "a": {"model": "text-200", "deltas": 200},
+    "a20": {"model": "text-200@20", "deltas": 200, "warmup": 0.5, "stagger": 4.02 / 50},
     "b": {"model": "text-20", "deltas": 20},
     "c": {"model": "gated-20", "deltas": 20, "cycles": "wait", "concurrency": 16, "channels": 16},
     "cw": {"model": "gated-20", "deltas": 20, "cycles": "watch", "concurrency": 16, "channels": 16},
 }
-"""What a Throughput job says of a case that keeps the server busy."""
+"""What a Throughput job says of a case; a20 spreads its streams evenly over each other's pauses."""
 
 
 def _closed_loop(case: str, system: System, mock: Mock, seconds: float) -> tuple[jobs.Window, Figures]:
@@ -85,19 +86,8 @@ def long_runs(system: System, mock: Mock, scale: float) -> Figures:
 
 
 def paced_runs(system: System, mock: Mock, scale: float) -> Figures:
-    """(a) 50 streams at 20 ms per chunk, spread evenly over each other's pauses."""
-    job = jobs.Throughput(
-        kind=system.kind,
-        address=system.address,
-        model="text-200@20",
-        deltas=200,
-        warmup=0.5,
-        seconds=8 * scale,
-        stagger=4.02 / 50,
-        pid=system.pid,
-        mock_pid=mock.pid,
-    )
-    window, shares = _window(system, mock, job)
+    """(a20) 50 streams at 20 ms per chunk."""
+    window, shares = _closed_loop("a20", system, mock, 8 * scale)
     return {
         "cpu_us_per_chunk": 1e6 * window.cpu / window.chunks,
         "chunks_per_s": window.chunks / window.seconds,

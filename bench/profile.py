@@ -4,7 +4,7 @@ Needs `py-spy`, beside this interpreter or on the PATH. It sees Python and nativ
 grpcio's, SQLite's and the parsers' own code counts for them and not for whoever called; the threads that
 grpcio keeps for itself show in the CPU time by thread only.
 
-Run: `python -m bench.profile [--case a|b|c] [--system entracte] [--seconds 10] [--raw FILE]`.
+Run: `python -m bench.profile [--case a|a20|b|c] [--system entracte] [--seconds 10] [--raw FILE]`.
 """
 
 from __future__ import annotations

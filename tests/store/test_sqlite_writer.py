@@ -58,7 +58,7 @@ class TestGroups:
     async def test_what_queues_while_a_commit_runs_is_committed_together(self, store: SQLiteStore) -> None:
         runs = [await created(store) for _ in range(20)]
         seen = await count_commits(store)
-        first = store.submit(a_write(runs[0], chunks=chunks(1, 1), patch=RunPatch(step=1)))
+        first = store.submit(a_write(runs[0], chunks=chunks(1, 1)))
         await asyncio.sleep(0)  # the writer starts with what there is
         rest = [store.submit(a_write(run, chunks=chunks(1, 1))) for run in runs[1:]]
         await asyncio.gather(first, *rest)
@@ -79,10 +79,10 @@ class TestGroups:
             await store.write(a_write(run, chunks=chunks(number, number)))
         assert seen == ["COMMIT"] * 3
 
-    async def test_chunks_that_come_right_after_a_commit_wait_for_company(self, store: SQLiteStore) -> None:
+    async def test_chunks_that_come_right_after_others_wait_for_company(self, store: SQLiteStore) -> None:
         """Company ends the waiting: it is not for what somebody waits for."""
         run, other = await created(store), await created(store)
-        store._writer._next = time.monotonic() + 3600  # as if a group had begun right now, for an hour
+        store._writer._next = time.monotonic() + 3600  # as if chunks had just been committed, for an hour
         seen = await count_commits(store)
         waits = store.submit(a_write(run, chunks=chunks(1, 1)))
         await asyncio.sleep(0.05)

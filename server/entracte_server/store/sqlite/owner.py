@@ -110,7 +110,7 @@ def create_run(op: CreateRun, transaction: Transaction) -> Created:
 
 
 def is_patient(op: RunWrite) -> bool:
-    """Whether a write has nothing but chunks, and changes nothing that anybody waits for."""
+    """Whether a write has nothing but chunks, and what processed them: nothing that anybody waits for."""
     return (
         op.patch is None
         and not (op.steps or op.calls or op.opened or op.closed)

@@ -1,9 +1,9 @@
 """The writer: commits together whatever was submitted while the commit before was in flight.
 
 A lone operation is committed at once, and under load the groups grow by themselves. Only patient ones
-(pieces of an answer that a person reads) that come right after a group began wait for company, since a
-commit costs several times what an operation in it does. A group is one trip to the connection's thread
-and one transaction, which the processes of the host take in turns.
+(pieces of an answer that a person reads) that come right after a group of such ones wait for company,
+since a commit costs several times what an operation in it does. A group is one trip to the connection's
+thread and one transaction, which the processes of the host take in turns.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ MAX_GROUP = 512
 """Operations in one transaction at most, so that no caller waits for an endless one."""
 
 PAUSE = 0.002
-"""Seconds between the beginnings of two groups while nothing but patient operations waits."""
+"""Seconds between the beginnings of two groups of nothing but patient operations."""
 
 MAX_KNOWN_RUNS = 4096
 
@@ -258,8 +258,8 @@ class Writer:
         try:
             while await self._something():
                 group = [self._queue.popleft() for _ in range(min(MAX_GROUP, len(self._queue)))]
+                self._next = 0.0 if self._urgent else time.monotonic() + PAUSE
                 self._urgent = self._urgent and bool(self._queue)
-                self._next = time.monotonic() + PAUSE
                 operations = [operation for operation, _ in group]
                 outcomes = await self._database.call(partial(commit, operations, self._runs, self._files))
                 for (_, future), outcome in zip(group, outcomes, strict=True):
