@@ -86,6 +86,11 @@ class OpenAIModel(ABC):
             client = self._client()
         except MissingApiKey as error:
             raise ModelError(RunError("provider_error", str(error), code="missing_api_key")) from None
+        warnings += tuple(
+            f"the header {header} is the server's own and was left out"
+            for header in request.settings.headers
+            if client.owns(header)
+        )
         waits = Waits(self.name, request.rate_limit_wait)
         if self._closed_until and (wait := waits.take(self._closed_for(), self._closed_by)) is not None:
             yield [wait]

@@ -14,6 +14,21 @@ _MAX_CONNECTIONS = 100_000
 
 _PATHS = {"chat": b"chat/completions", "responses": b"responses"}
 
+_OF_THE_MESSAGE = frozenset(
+    {
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "cookie",
+        "host",
+        "openai-organization",
+        "openai-project",
+        "proxy-authorization",
+        "transfer-encoding",
+    }
+)
+
 _OPENAI_HEADERS = "OPENAI_CUSTOM_HEADERS"
 
 
@@ -50,9 +65,15 @@ class ProviderClient:
         base = self._openai.base_url
         self._url = base.copy_with(raw_path=base.raw_path + _PATHS[settings.api])
 
+    def owns(self, header: str) -> bool:
+        """Whether a header is the server's own to send: what signs in, what is set up for the provider, and
+        what describes the message."""
+        return header in self._headers or header.lower() in _OF_THE_MESSAGE
+
     async def post(self, body: bytes, headers: Mapping[str, str]) -> httpx2.Response:
-        """The head of the answer, its body unread, whatever its status; to be closed. Raises
-        `httpx2.HTTPError`, `aiohttp.ClientError`, `OSError`."""
+        """The head of the answer, its body unread, whatever its status; to be closed. `headers` go with
+        the request unless they are the server's own. Raises `httpx2.HTTPError`, `aiohttp.ClientError`,
+        `OSError`."""
         request = httpx2.Request(
             "POST",
             self._url,
@@ -62,7 +83,7 @@ class ProviderClient:
             extensions={"timeout": self._timeout.as_dict()},
         )
         if headers:
-            request.headers.update(headers)
+            request.headers.update({k: v for k, v in headers.items() if not self.owns(k)})
         return await self._http.send(request, stream=True)
 
     async def aclose(self) -> None:
