@@ -12,8 +12,9 @@ from typing import Any
 import grpc
 import pytest
 
+from entracte import Client
 from entracte.v1 import inbox_service_pb2, pending_call_pb2, run_service_pb2
-from entracte_server import Agent, App, DefaultAnswer, ask_user, tool
+from entracte_server import Agent, App, DefaultAnswer, Score, ScorerInput, ask_user, scorer, tool
 from entracte_server.app.cli.output import clean
 from entracte_server.app.running import running
 from entracte_server.app.settings import Settings
@@ -368,6 +369,21 @@ async def test_a_run_is_shown_with_a_paragraph_for_each_step(server: TestServer)
     await entracte("inbox", "approve", await waiting(server), "--follow", address=server.address)
     result = await entracte("runs", "show", "r1", address=server.address)
     assert result.stdout.endswith("\n\nWait. \n\nPaid.\n")
+
+
+async def test_a_run_is_shown_with_its_scores() -> None:
+    @scorer
+    async def tone(given: ScorerInput) -> Score:
+        return Score(0.25, "rather\nterse")
+
+    app = App(agents=[Agent(id="talker", model=scripted([[{"text": "Hello."}]]), scorers=[tone])])
+    async with serve(app) as server, Client(server.address) as client:
+        result = await client.agent("talker").generate("Hi")
+        await client.runs.follow_ups(result.run_id, timeout=20)
+        shown = await entracte("runs", "show", result.run_id, address=server.address)
+        assert "\nscore: tone 0.25 rather terse\n" in shown.stdout
+        shown = await entracte("runs", "show", result.run_id, "--json", address=server.address)
+        assert [job["score"] for job in json.loads(shown.stdout)["follow_ups"]] == [0.25]
 
 
 async def test_serving_on_a_taken_address_says_so(server: TestServer, tmp_path: Path) -> None:

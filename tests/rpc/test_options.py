@@ -133,6 +133,10 @@ def _unknown(number: int, wire_type: int = 0) -> bytes:
                 client_tools=[o.ClientTool(name="one"), o.ClientTool.FromString(extra + b"\x0a\x03two")]
             ),
         ),
+        (
+            "options.scorers.fine",
+            lambda extra: o.GenerateOptions(scorers={"fine": o.ScorerOptions.FromString(extra)}),
+        ),
     ],
 )
 @pytest.mark.parametrize("wire_type", [0, 2])

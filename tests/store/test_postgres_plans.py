@@ -18,6 +18,7 @@ from entracte_server.store.base import (
     RunFilter,
     Store,
 )
+from entracte_server.store.follow_up_records import follow_up_data
 from entracte_server.store.postgres import PostgresStore
 from entracte_server.store.records import encode, pending_data
 from entracte_server.testing.store_conformance.builders import (
@@ -39,6 +40,7 @@ from entracte_server.testing.store_conformance.builders import (
     unique,
     waiting,
 )
+from entracte_server.testing.store_conformance.follow_ups import a_claim, a_follow_up
 from tests.postgres import Postgres
 
 WAITING = 20_000
@@ -78,6 +80,12 @@ INSERT INTO entracte.requests
 SELECT tenant, 'bob', 'Approve', run_id, 'x', run_id, 'decision-' || run_id, 0
 FROM entracte.runs WHERE finish_time > 0
 """
+_FOLLOW_UPS = f"""
+INSERT INTO entracte.follow_ups (tenant, run, kind, name, handler, state, create_time, due_time, owner,
+    attempts, format, data)
+SELECT tenant, seq, 'score', 'tone', 'score tone', 'succeeded', {NOW}, 0, '', 1, 1, '{{follow_up}}'
+FROM entracte.runs WHERE finish_time > 0
+"""
 _FILL = (
     _RUNS,
     "INSERT INTO entracte.run_specs SELECT seq, 1, '{spec}' FROM entracte.runs",
@@ -86,6 +94,7 @@ _FILL = (
     _PENDING,
     _DECISIONS,
     _REQUESTS,
+    _FOLLOW_UPS,
     "INSERT INTO entracte.chunks SELECT seq, 1, 3, 0, 'x' FROM entracte.runs WHERE has_log",
 )
 
@@ -99,6 +108,7 @@ def fill(postgres: Postgres, database: str) -> None:
         "step": encode(a_step()),
         "call": encode(call),
         "pending": pending_data(pending),
+        "follow_up": follow_up_data(a_follow_up(run)),
         "decision": encode({"tool_name": "refund", "verb": "approve", "decide_time": 0, "args": "{}"}),
     }
     for sql in _FILL:
@@ -132,7 +142,13 @@ async def do_everything(store: Store) -> None:
     assert len(await store.owned(me)) == 1
     assert len(await store.peek([(TENANT, f"waits-{number}") for number in range(1, 11)])) == 10
     assert not (await store.write(a_write(taken, park=a_park(7)))).parked
-    await store.write(a_write(taken, chunks=chunks(7, 7), end=an_end()))
+    jobs = tuple(a_follow_up(run, name) for name in "ab")
+    await store.write(a_write(taken, chunks=chunks(7, 7), end=an_end(follow_ups=jobs)))
+    one, two = await store.claim_follow_ups(a_claim(me))
+    assert await store.settle_follow_up(replace(one, state="succeeded", due_time=0, owner=""))
+    await store.release_follow_ups(me)
+    assert await store.claim_follow_ups(a_claim(me)) == [two]
+    assert len(await store.follow_ups(TENANT, [run.run_id, *(f"ended-{n}" for n in range(1, 11))])) == 12
     assert await store.expired(NOW, agents=frozenset({"support"}), limit=10) == []
     await store.read_chunks(TENANT, run.run_id, after=0, limit_bytes=1000)
     await store.load(TENANT, run.run_id)

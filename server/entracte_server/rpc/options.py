@@ -153,7 +153,13 @@ def _refuse_unknown(path: str, message: Message) -> None:
         raise unsupported(f"{path}.{unknown.field_number}")
     for descriptor, value in message.ListFields():
         kind = descriptor.message_type
-        if kind is None or kind.file is not options_pb2.DESCRIPTOR or kind.GetOptions().map_entry:
+        if kind is not None and kind.GetOptions().map_entry:
+            of = kind.fields_by_name["value"].message_type
+            if of is not None and of.file is options_pb2.DESCRIPTOR:
+                for key, item in sorted(value.items()):
+                    _refuse_unknown(f"{path}.{descriptor.name}.{str(key)[:80]}", item)
+            continue
+        if kind is None or kind.file is not options_pb2.DESCRIPTOR:
             continue
         if descriptor.is_repeated:
             for i, item in enumerate(value):

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from entracte_server.app.cli.connecting import client_command
-from entracte_server.app.cli.output import age_text, clean, print_fields, print_json, print_table, time_text
+from entracte_server.app.cli.output import (
+    age_text,
+    clean,
+    one_line,
+    print_fields,
+    print_json,
+    print_table,
+    time_text,
+)
 from entracte_server.app.cli.showing import (
     Screen,
     describe,
@@ -18,7 +26,7 @@ from entracte_server.app.cli.showing import (
 )
 
 if TYPE_CHECKING:
-    from entracte import GenerateResult, Run, SyncClient
+    from entracte import FollowUp, GenerateResult, Run, SyncClient
 
 STATES = ("queued", "running", "suspended", "succeeded", "failed", "cancelled")
 
@@ -102,8 +110,16 @@ def _show_run(run: "Run") -> None:
         click.echo(f"\nwaits: {call.pending_call_id}  {describe(call)}")
         if end := expiry(call):
             click.echo(f"  {end}")
+    for job in run.follow_ups:
+        click.echo(f"\n{job.kind}: {job.name} {_outcome(job)}")
     if run.result is not None and run.result.text:
         click.echo(f"\n{clean(_in_paragraphs(run.result))}")
+
+
+def _outcome(job: "FollowUp") -> str:
+    """What came of something that is done after the end of a run, in a line."""
+    score = job.state if job.score is None else f"{job.score:g}"
+    return one_line(f"{score} {job.reason or job.error}".rstrip())
 
 
 def _in_paragraphs(result: "GenerateResult") -> str:

@@ -12,6 +12,11 @@ from entracte_server.store.postgres.values import Values
 _COLUMNS = ("kind", "name", "handler", "state", "create_time", "due_time", "owner", "attempts")
 _TYPES = ("text",) * 4 + ("bigint",) * 2 + ("text", "bigint")
 
+# Not of a join, for which all runs of a tenant might be read.
+_FOLLOW_UP = FOLLOW_UP_COLUMNS.replace(
+    "r.tenant, r.run_id",
+    "f.tenant, (SELECT r.run_id FROM entracte.runs r WHERE r.tenant = f.tenant AND r.seq = f.run)",
+)
 _FREE = (
     "UPDATE entracte.follow_ups f SET owner = '', due_time = $1 "
     "WHERE f.state = 'waiting' AND f.owner <> '' AND NOT EXISTS (SELECT 1 FROM entracte.processes p "
@@ -23,9 +28,8 @@ _CLAIM = (
     "WHERE state = 'waiting' AND due_time <= $1 AND format <= $2 "
     "AND (create_time < $3 OR handler = ANY($4::text[])) ORDER BY due_time LIMIT $5 FOR UPDATE SKIP LOCKED) "
     "UPDATE entracte.follow_ups f SET owner = $6, attempts = f.attempts + 1, due_time = $7 "
-    "FROM due d JOIN entracte.runs r ON r.tenant = d.tenant AND r.seq = d.run "
-    "WHERE f.run = d.run AND f.kind = d.kind AND f.name = d.name "
-    f"RETURNING {FOLLOW_UP_COLUMNS}"
+    "FROM due d WHERE f.run = d.run AND f.kind = d.kind AND f.name = d.name "
+    f"RETURNING {_FOLLOW_UP}"
 )
 _SETTLE = (
     "UPDATE entracte.follow_ups SET state = $1, due_time = $2, owner = '', data = $3 "
@@ -37,8 +41,9 @@ _RELEASE = (
     "WHERE state = 'waiting' AND owner <> '' AND owner = $2"
 )
 _OF_RUNS = (
-    f"SELECT {FOLLOW_UP_COLUMNS} FROM entracte.runs r JOIN entracte.follow_ups f ON f.run = r.seq "
-    "WHERE r.tenant = $1 AND r.run_id = ANY($2::text[]) ORDER BY r.seq, f.kind, f.name"
+    f"SELECT {_FOLLOW_UP} FROM entracte.follow_ups f WHERE f.run = ANY(ARRAY("
+    "SELECT seq FROM entracte.runs WHERE tenant = $1 AND run_id = ANY($2::text[]))) "
+    "ORDER BY f.run, f.kind, f.name"
 )
 
 
