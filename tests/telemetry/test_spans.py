@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
+import structlog.testing
 from opentelemetry import trace as otel
 
 from entracte import Client
-from entracte_server import Agent, App, TelemetryOptions, ToolContext, TracingOptions, tool
+from entracte_server import Agent, App, LlmScorer, TelemetryOptions, ToolContext, TracingOptions, tool
 from entracte_server.testing import scripted, serve
 from tests.rpc.support import once
 from tests.stores import default_store
@@ -355,3 +357,68 @@ async def test_what_a_tool_records_itself_is_a_part_of_its_span(
     await ask(App(agents=[Agent(id="support", model=scripted(steps), tools=[noting])]), collector)
     execution = collector.one("execute_tool")
     assert [f"{context.span_id:016x}" for context in found] == [execution.span_id]
+
+
+def judge(name: str) -> LlmScorer:
+    """A scorer that asks a model."""
+    answer = [
+        {"text": '{"score": 1, "reason": "It says so."}'},
+        {"finish": {"reason": "stop", "usage": {"input": 3, "output": 2}}},
+    ]
+    return LlmScorer(name=name, model=scripted([answer]), criteria="Is it good?")
+
+
+async def test_scorers_are_parts_of_the_run_during_it_and_after_it(collector: Collector) -> None:
+    answer: Any = [{"text": "Good."}, {"finish": {"reason": "stop", "usage": {"input": 10, "output": 5}}}]
+    app = App(agents=[agent(answer)], scorers=[judge("done"), judge("later")])
+    asked: Any = {
+        "is_task_complete": {"scorers": ["done"]},
+        "scorers": ["later"],
+        "telemetry": {"record_outputs": True},
+    }
+    async with serve(app, telemetry=True) as server, Client(server.address) as client:
+        result = await client.agent("support").generate("Hi", **asked)
+        await client.runs.follow_ups(result.run_id, timeout=20)
+    root = collector.one("invoke_agent")
+    inline, late = collector.one("evaluate done"), collector.one("evaluate later")
+    assert (inline.parent_id, late.parent_id) == (root.span_id, root.span_id)
+    assert {span.trace_id for span in collector.spans} == {root.trace_id}
+    assert [call.parent_id for call in collector.named("chat ")] == [
+        root.span_id,
+        inline.span_id,
+        late.span_id,
+    ]
+    for span in (inline, late):
+        assert span.attributes["gen_ai.evaluation.score.value"] == 1
+        assert span.attributes["gen_ai.evaluation.explanation"] == "It says so."
+        assert span.attributes["entracte.run.id"] == result.run_id
+    # The tokens of the check are the segment's, its answer is not.
+    assert root.attributes["gen_ai.usage.input_tokens"] == 13
+    assert json.loads(root.attributes["gen_ai.output.messages"])[0]["parts"][0]["content"] == "Good."
+    assert collector.total("entracte.scorer.duration") == 2
+
+
+async def test_a_call_that_is_cut_says_so_and_is_no_failure(collector: Collector) -> None:
+    app = App(agents=[agent([{"text": "Well, "}, {"delay": 3_600_000}])])
+    async with serve(app, telemetry=True) as server, Client(server.address) as client:
+        stream = client.agent("support").stream("Hi", run_id="r1")
+        async for chunk in stream:
+            if chunk.type == "text-delta":
+                await client.runs.cancel("r1")
+        async for chunk in client.agent("support").stream("Hi", run_id="r2"):
+            if chunk.type == "text-delta":
+                break
+    first, second = collector.named("invoke_agent")
+    assert first.attributes["entracte.run.state"] == "cancelled"
+    assert second.attributes["entracte.run.state"] == "given-up"
+    for call in collector.named("chat "):
+        assert (call.failed, call.attributes["error.type"]) == (False, "cancelled")
+
+
+async def test_lines_of_the_log_name_the_trace(collector: Collector) -> None:
+    structlog.reset_defaults()
+    entries = structlog.testing.LogCapture()
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, entries])
+    result = await ask(looking(), collector)
+    [ended] = [entry for entry in entries.entries if entry["event"] == "run_ended"]
+    assert (ended["run_id"], ended["trace_id"]) == (result.run_id, result.trace_id)

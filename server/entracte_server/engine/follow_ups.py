@@ -175,7 +175,8 @@ class FollowUps:
             return Scored(row.name, error=f"No server has a scorer called {row.subject!r}.")
         snapshot = await engine.store.load(row.tenant, row.run_id)
         given = scorer_input(snapshot.run, snapshot.spec, snapshot.steps, snapshot.calls)
-        return await self._runner.run(scorer, given)
+        with engine.telemetry.afterwards(snapshot, engine.app.agents.get(snapshot.run.agent_id)):
+            return await self._runner.run(scorer, given)
 
     def _settled(self, row: FollowUpRow, outcome: Scored) -> FollowUpRow:
         """The job after an attempt that came to this."""

@@ -347,7 +347,7 @@ class RunExecution:
         self.log.stage(steps=(record,), patch=RunPatch(usage=self.total()))
 
     def finish_step(self, record: StepRecord, *, continued: bool) -> None:
-        self.segment.step_ended()
+        self.segment.step_ended(record)
         self.log.emit(
             c.StepFinish(
                 message_id=record.message_id,

@@ -28,6 +28,7 @@ from entracte_server.engine.authored import AuthoredCode
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.models.base import Model, ModelError, ModelRequest
 from entracte_server.models.streams import closing
+from entracte_server.telemetry.base import NOTHING, Telemetry
 
 _log = structlog.get_logger(__name__)
 
@@ -49,13 +50,25 @@ class Scored(Data, frozen=True):
 class ScorerRunner:
     """Runs scorers, for a process. `resolve` gives the models of one that asks models."""
 
-    def __init__(self, settings: EngineSettings, resolve: Callable[[LlmScorer], Sequence[Model]]) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        resolve: Callable[[LlmScorer], Sequence[Model]],
+        telemetry: Telemetry = NOTHING,
+    ) -> None:
         self._settings = settings
+        self._telemetry = telemetry
         self._resolve = resolve
         self._authored = AuthoredCode(settings.sync_tool_threads, settings.cancel_grace)
 
     async def run(self, scorer: Scorer, given: ScorerInput) -> Scored:
         """Score once. Never raises but for cancellation of the caller, which reaches the scorer."""
+        with self._telemetry.scorer(scorer.name) as scoring:
+            scored = await self._run(scorer, given)
+            scoring.came_to(scored.score, scored.reason, scored.error)
+            return scored
+
+    async def _run(self, scorer: Scorer, given: ScorerInput) -> Scored:
         loop = asyncio.get_running_loop()
         started = loop.time()
         limit = scorer.timeout if scorer.timeout is not None else self._settings.scorer_timeout

@@ -32,5 +32,5 @@ class Services:
         self.resolve = resolve
         self.settings = settings
         self.tools = ToolRunner(settings, telemetry)
-        self.scorers = ScorerRunner(settings, resolve)
+        self.scorers = ScorerRunner(settings, resolve, telemetry)
         self.hooks = HookRunner(settings)

@@ -1,7 +1,9 @@
 """What the engine tells of runs. These classes record nothing: they are what a server without telemetry
 has, and the interface of those that record."""
 
+import contextlib
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -10,7 +12,7 @@ from entracte_server.agents.context import ToolContext
 from entracte_server.agents.tools import Arguments, Tool
 from entracte_server.domain.chunks import FinishReason, StopCause
 from entracte_server.domain.results import RunError
-from entracte_server.domain.runs import PendingRow, Resolution, RunState, Snapshot
+from entracte_server.domain.runs import PendingRow, Resolution, RunState, Snapshot, StepRecord
 from entracte_server.domain.tracing import Trace
 from entracte_server.models.base import Model
 
@@ -38,7 +40,7 @@ class Segment:
     def decided(self, call_id: str, tool_name: str, resolution: Resolution) -> None:
         """A waiting call was decided."""
 
-    def step_ended(self) -> None:
+    def step_ended(self, record: StepRecord) -> None:
         """A step is over."""
 
     def rested(
@@ -63,8 +65,25 @@ class ToolExecution:
         return outcome
 
 
+class Scoring:
+    """A scorer while it works, as a context."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """It is done."""
+
+    def came_to(self, score: float | None, reason: str, error: str) -> None:
+        """What came of it: a score with its reason, or an error."""
+
+
 _SEGMENT = Segment()
 _TOOL = ToolExecution()
+_SCORING = Scoring()
+_AFTERWARDS = contextlib.nullcontext()
 
 
 class Telemetry:
@@ -90,6 +109,14 @@ class Telemetry:
     def tool(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> ToolExecution:
         """The body of a tool is about to be entered."""
         return _TOOL
+
+    def scorer(self, name: str) -> Scoring:
+        """A scorer is about to be asked."""
+        return _SCORING
+
+    def afterwards(self, snapshot: Snapshot, agent: Agent | None) -> AbstractContextManager[None]:
+        """What is done for a run after its end, in the task that enters this."""
+        return _AFTERWARDS
 
     def make_global(self) -> None:
         """What authors record by themselves, with the library that is used here, goes the same way."""

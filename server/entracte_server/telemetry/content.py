@@ -84,6 +84,13 @@ class AnswerText:
         )
 
 
+def answer(parts: Iterable[AnyPart], finish_reason: str) -> str:
+    """An answer that is complete."""
+    return json_text.dump(
+        [{"role": "assistant", "parts": [_part(part) for part in parts], "finish_reason": finish_reason}]
+    )
+
+
 def _part(part: AnyPart) -> dict[str, Any]:
     match part:
         case TextPart():

@@ -78,3 +78,9 @@ class Instruments:
             "How long the body of a tool took.",
             explicit_bucket_boundaries_advisory=SECONDS,
         )
+        self.scorer_duration = meter.create_histogram(
+            "entracte.scorer.duration",
+            "s",
+            "How long a scorer took.",
+            explicit_bucket_boundaries_advisory=SECONDS,
+        )

@@ -20,7 +20,7 @@ from entracte_server.models.streams import closing
 from entracte_server.telemetry import content
 from entracte_server.telemetry import names as n
 from entracte_server.telemetry.instruments import Instruments
-from entracte_server.telemetry.segment import ObservedSegment, current
+from entracte_server.telemetry.scope import Scope, current
 from entracte_server.telemetry.spans import Attributes
 
 _SETTINGS = {
@@ -83,10 +83,10 @@ class _Call:
     """One call of a model."""
 
     def __init__(
-        self, name: str, request: ModelRequest, instruments: Instruments, segment: ObservedSegment | None
+        self, name: str, request: ModelRequest, instruments: Instruments, scope: Scope | None
     ) -> None:
         self._instruments = instruments
-        self._segment = segment
+        self._scope = scope
         self._finish: ModelFinish | None = None
         self._error = ""
         self._is_first = True
@@ -94,19 +94,17 @@ class _Call:
         self._labels: Attributes = {n.OPERATION: "chat", n.PROVIDER: provider, n.REQUEST_MODEL: model}
         self._span: Span = otel.INVALID_SPAN
         self._text: content.AnswerText | None = None
-        if segment is not None and segment.spans is not None:
-            attributes = {**segment.common(), **self._labels, **_asked(request)}
-            self._span = segment.spans.start(
-                f"chat {model}", segment.context, attributes, kind=SpanKind.CLIENT
-            )
+        if scope is not None and scope.spans is not None:
+            attributes = {**scope.common(), **self._labels, **_asked(request)}
+            self._span = scope.spans.start(f"chat {model}", scope.context, attributes, kind=SpanKind.CLIENT)
             if self._span.is_recording():
-                self._record_input(request, segment)
+                self._record_input(request, scope)
         self._started = time.perf_counter()
 
-    def _record_input(self, request: ModelRequest, segment: ObservedSegment) -> None:
-        if segment.policy.outputs:
+    def _record_input(self, request: ModelRequest, scope: Scope) -> None:
+        if scope.policy.outputs:
             self._text = content.AnswerText()
-        if not segment.policy.inputs:
+        if not scope.policy.inputs:
             return
         self._span.set_attribute(n.INPUT_MESSAGES, content.messages(request.messages))
         if system := content.system_instructions(request.messages):
@@ -151,14 +149,13 @@ class _Call:
         if usage.total or usage.input or usage.output:
             for kind, tokens in (("input", usage.input), ("output", usage.output)):
                 self._instruments.tokens.record(tokens, {**self._labels, n.TOKEN_TYPE: kind})
-        if self._segment is not None:
-            self._segment.usage += usage
+        if self._scope is not None:
+            self._scope.usage += usage
         span = self._span
         if not span.is_recording():
             return
-        if self._text is not None and self._segment is not None:
-            self._segment.answer = self._text.dump(finish.reason)
-            span.set_attribute(n.OUTPUT_MESSAGES, self._segment.answer)
+        if self._text is not None:
+            span.set_attribute(n.OUTPUT_MESSAGES, self._text.dump(finish.reason))
         span.set_attribute(n.FINISH_REASONS, [finish.reason])
         for key, value in (
             (n.RESPONSE_ID, finish.response_id),

@@ -16,7 +16,7 @@ from entracte_server.domain.runs import Outcome
 from entracte_server.telemetry import names as n
 from entracte_server.telemetry.base import T, ToolExecution
 from entracte_server.telemetry.instruments import Instruments
-from entracte_server.telemetry.segment import ObservedSegment, current
+from entracte_server.telemetry.scope import Scope, current
 from entracte_server.telemetry.spans import Attributes
 
 
@@ -31,7 +31,7 @@ class ObservedTool(ToolExecution):
         self._arguments = arguments
         self._call_id = context.tool_call_id
         self._name = context.tool_name
-        self._segment: ObservedSegment | None = current.get()
+        self._scope: Scope | None = current.get()
         self._span: Span = otel.INVALID_SPAN
         self._token: Token[Context] | None = None
         self._started = 0.0
@@ -39,10 +39,10 @@ class ObservedTool(ToolExecution):
         """Unless it comes to something."""
 
     def __enter__(self) -> Self:
-        segment = self._segment
-        if segment is not None and segment.spans is not None:
+        scope = self._scope
+        if scope is not None and scope.spans is not None:
             attributes: Attributes = {
-                **segment.common(),
+                **scope.common(),
                 n.OPERATION: "execute_tool",
                 n.TOOL_NAME: self._name,
                 n.TOOL_TYPE: "function",
@@ -50,10 +50,10 @@ class ObservedTool(ToolExecution):
             }
             if self._tool.description:
                 attributes[n.TOOL_DESCRIPTION] = self._tool.description
-            self._span = segment.spans.start(f"execute_tool {self._name}", segment.context, attributes)
-            if segment.policy.inputs and self._span.is_recording():
+            self._span = scope.spans.start(f"execute_tool {self._name}", scope.context, attributes)
+            if scope.policy.inputs and self._span.is_recording():
                 self._span.set_attribute(n.TOOL_ARGUMENTS, self._arguments.text)
-            self._token = otel_context.attach(otel.set_span_in_context(self._span, segment.context))
+            self._token = otel_context.attach(otel.set_span_in_context(self._span, scope.context))
         self._started = time.perf_counter()
         return self
 
@@ -72,11 +72,11 @@ class ObservedTool(ToolExecution):
 
     def _failed(self, outcome: Outcome) -> None:
         self._error = outcome.code or outcome.kind
-        shows = self._segment is not None and self._segment.policy.outputs
+        shows = self._scope is not None and self._scope.policy.outputs
         self._span.set_status(Status(StatusCode.ERROR, outcome.value if shows else self._error))
 
     def _record(self, key: str, text: str) -> None:
-        if self._segment is not None and self._segment.policy.outputs:
+        if self._scope is not None and self._scope.policy.outputs:
             self._span.set_attribute(key, text)
 
     def __exit__(
@@ -86,8 +86,8 @@ class ObservedTool(ToolExecution):
         if self._token is not None:
             otel_context.detach(self._token)
         labels: Attributes = {n.TOOL_NAME: self._name}
-        if self._segment is not None:
-            labels[n.AGENT_NAME] = self._segment.agent_name
+        if self._scope is not None:
+            labels[n.AGENT_NAME] = self._scope.agent_name
         if self._error:
             labels[n.ERROR_TYPE] = self._error
             self._span.set_attribute(n.ERROR_TYPE, self._error)

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,11 +17,13 @@ from entracte_server.agents.tools import Arguments, Tool
 from entracte_server.domain.runs import Snapshot
 from entracte_server.domain.tracing import TracingOptions
 from entracte_server.models.base import Model
-from entracte_server.telemetry.base import Segment, Telemetry, ToolExecution
+from entracte_server.telemetry.base import Scoring, Segment, Telemetry, ToolExecution
 from entracte_server.telemetry.instruments import Instruments
 from entracte_server.telemetry.observed_model import ObservedModel
+from entracte_server.telemetry.observed_scoring import ObservedScoring
 from entracte_server.telemetry.observed_tool import ObservedTool
-from entracte_server.telemetry.segment import ObservedSegment, Policy
+from entracte_server.telemetry.scope import Policy, Scope, current, policy_of
+from entracte_server.telemetry.segment import ObservedSegment
 from entracte_server.telemetry.spans import (
     Spans,
     around,
@@ -90,17 +93,8 @@ class OtelTelemetry(Telemetry):
             )
         return segment
 
-    def _policy(self, snapshot: Snapshot, agent: Agent) -> Policy:
-        options = snapshot.spec.options
-        telemetry = options.telemetry.over(agent.telemetry)
-        content = self._record_content
-        return Policy(
-            traced=telemetry.is_enabled is not False,
-            inputs=content if telemetry.record_inputs is None else telemetry.record_inputs,
-            outputs=content if telemetry.record_outputs is None else telemetry.record_outputs,
-            function_id=telemetry.function_id,
-            tracing=options.tracing_options.over(agent.tracing_options),
-        )
+    def _policy(self, snapshot: Snapshot, agent: Agent | None) -> Policy:
+        return policy_of(snapshot.spec, agent, record_content=self._record_content)
 
     def model(self, model: Model) -> Model:
         """See `Telemetry`."""
@@ -109,6 +103,24 @@ class OtelTelemetry(Telemetry):
     def tool(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> ToolExecution:
         """See `Telemetry`."""
         return ObservedTool(self._instruments, tool, arguments, context)
+
+    def scorer(self, name: str) -> Scoring:
+        """See `Telemetry`."""
+        return ObservedScoring(self._instruments, name)
+
+    @contextmanager
+    def afterwards(self, snapshot: Snapshot, agent: Agent | None) -> Iterator[None]:
+        """See `Telemetry`. Spans are children of the run's first one."""
+        run, trace = snapshot.run, snapshot.spec.trace
+        policy = self._policy(snapshot, agent)
+        scope = Scope(run, run.agent_id if agent is None else agent.name, policy)
+        if self._spans is not None and policy.traced and trace is not None:
+            scope.spans, scope.context = self._spans, around(first_span(trace))
+        token = current.set(scope)
+        try:
+            yield
+        finally:
+            current.reset(token)
 
     def make_global(self) -> None:
         """See `Telemetry`."""

@@ -1,7 +1,8 @@
 """The span and the figures of a run between two rests."""
 
 import time
-from contextvars import ContextVar, Token
+from collections.abc import Mapping
+from contextvars import Token
 from types import TracebackType
 from typing import Any, Self
 
@@ -9,47 +10,31 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace as otel
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode
+from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from entracte_server.agents.agent import Agent
 from entracte_server.domain import json_text
 from entracte_server.domain.chunks import FinishReason, StopCause
-from entracte_server.domain.data import Data
-from entracte_server.domain.results import RunError, Usage
-from entracte_server.domain.runs import PendingRow, Resolution, RunState, Snapshot
-from entracte_server.domain.tracing import TracingOptions
+from entracte_server.domain.results import RunError
+from entracte_server.domain.runs import PendingRow, Resolution, RunState, Snapshot, StepRecord
+from entracte_server.domain.tracing import Trace
 from entracte_server.telemetry import content
 from entracte_server.telemetry import names as n
 from entracte_server.telemetry.base import Segment
 from entracte_server.telemetry.instruments import Instruments
+from entracte_server.telemetry.scope import Policy, Scope, current
 from entracte_server.telemetry.spans import Attributes, Spans, around, first_span, trace_of
 
-current: ContextVar["ObservedSegment | None"] = ContextVar("entracte_segment", default=None)
-"""The segment that this task executes a part of."""
 
-
-class Policy(Data, frozen=True):
-    """What may be recorded of a run."""
-
-    traced: bool
-    inputs: bool
-    outputs: bool
-    function_id: str
-    tracing: TracingOptions
-
-
-class ObservedSegment(Segment):
-    """See `Segment`. `usage` is what models used in it, `answer` their last answer where it is recorded."""
+class ObservedSegment(Scope, Segment):
+    """See `Segment`."""
 
     def __init__(
         self, instruments: Instruments, snapshot: Snapshot, agent: Agent, policy: Policy, *, is_first: bool
     ) -> None:
-        self.trace = None
-        self.policy = policy
-        self.agent_name = agent.name
-        self.spans: Spans | None = None
-        self.context = Context()
-        self.usage = Usage()
-        self.answer = ""
+        super().__init__(snapshot.run, agent.name, policy)
+        self.trace: Trace | None = None
+        self._answer: StepRecord | None = None
         self._instruments = instruments
         self._snapshot = snapshot
         self._agent = agent
@@ -59,7 +44,8 @@ class ObservedSegment(Segment):
         self._started = self._step_started = time.perf_counter()
         self._error = ""
         self._state = ""
-        self._tokens: tuple[Token[ObservedSegment | None], Token[Context]] | None = None
+        self._tokens: tuple[Token[Scope | None], Token[Context]] | None = None
+        self._logged: Mapping[str, Token[Any]] = {}
 
     def start_span(
         self,
@@ -71,7 +57,6 @@ class ObservedSegment(Segment):
         caller: SpanContext | None = None,
     ) -> None:
         """Trace it. `previous` is the segment before it, `caller` whoever made it go on."""
-        run = self._snapshot.run
         self.spans = spans
         links = []
         if previous is not None:
@@ -93,10 +78,10 @@ class ObservedSegment(Segment):
             if spec.system:
                 parts = [{"type": "text", "content": text} for text in spec.system]
                 self._span.set_attribute(n.SYSTEM_INSTRUCTIONS, json_text.dump(parts))
-        self._span.set_attribute(n.SEGMENT, run.fence)
+        self._span.set_attribute(n.SEGMENT, self.run.fence)
 
     def _attributes(self) -> Attributes:
-        run, agent, options = self._snapshot.run, self._agent, self._snapshot.spec.options
+        run, agent, options = self.run, self._agent, self._snapshot.spec.options
         wanted = self.policy.tracing
         given: dict[str, Any] = {}
         if wanted.request_context_keys and options.request_context:
@@ -120,21 +105,13 @@ class ObservedSegment(Segment):
             found[n.AGENT_VERSION] = run.agent_version
         return found
 
-    def common(self) -> Attributes:
-        """What all spans of the run have."""
-        run = self._snapshot.run
-        found: Attributes = {n.RUN_ID: run.run_id, n.AGENT_NAME: self.agent_name}
-        if run.thread_id:
-            found[n.CONVERSATION_ID] = run.thread_id
-        if self.policy.function_id:
-            found[n.FUNCTION_ID] = self.policy.function_id
-        return found
-
     # ---- life ----
 
     def __enter__(self) -> Self:
         self._started = self._step_started = time.perf_counter()
         self._tokens = (current.set(self), otel_context.attach(self.context))
+        if self.trace is not None:
+            self._logged = bind_contextvars(trace_id=self.trace.trace_id)
         self._instruments.runs_active.add(1, self._labels())
         if self._is_first:
             self._instruments.runs_started.add(1, self._labels())
@@ -146,6 +123,7 @@ class ObservedSegment(Segment):
         if self._tokens is not None:
             current.reset(self._tokens[0])
             otel_context.detach(self._tokens[1])
+            reset_contextvars(**self._logged)
         self._instruments.runs_active.add(-1, self._labels())
         labels = self._labels()
         if self._error:
@@ -156,8 +134,9 @@ class ObservedSegment(Segment):
             span.set_attribute(n.RUN_STATE, self._state or "given-up")
             span.set_attribute(n.INPUT_TOKENS, self.usage.input)
             span.set_attribute(n.OUTPUT_TOKENS, self.usage.output)
-            if self.answer:
-                span.set_attribute(n.OUTPUT_MESSAGES, self.answer)
+            if self._answer is not None:
+                answer = content.answer(self._answer.parts, self._answer.reason)
+                span.set_attribute(n.OUTPUT_MESSAGES, answer)
         span.end()
 
     def rested(
@@ -181,15 +160,17 @@ class ObservedSegment(Segment):
         labels[n.RUN_STATE] = state
         labels[n.STOP_CAUSE] = cause
         self._instruments.runs_ended.add(1, labels)
-        self._instruments.run_duration.record(_seconds_since(self._snapshot.run.create_time), labels)
+        self._instruments.run_duration.record(_seconds_since(self.run.create_time), labels)
 
     def _labels(self) -> Attributes:
         return {n.AGENT_NAME: self.agent_name}
 
     # ---- what happens in it ----
 
-    def step_ended(self) -> None:
+    def step_ended(self, record: StepRecord) -> None:
         """See `Segment`."""
+        if self.policy.outputs:
+            self._answer = record
         now = time.perf_counter()
         self._instruments.steps.add(1, self._labels())
         self._instruments.step_duration.record(now - self._step_started, self._labels())
