@@ -1,6 +1,7 @@
 """Runs the support agent on a small real model on this machine: `make local-model`.
 
-The model (SmolLM2, 135 million parameters) speaks and streams but is too small to use tools well.
+The model (SmolLM2, 135 million parameters) speaks and streams but is too small to use tools well. What it
+is to answer with data, its server makes it do, by a grammar.
 Where a folder of recorded provider traffic is at hand (`ENTRACTE_RECORDINGS`, or
 `../shared/recordings`), that is played through the server as well.
 """
@@ -14,10 +15,33 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
-from entracte import Client
+from entracte import Client, StructuredOutput
 from examples.recordings import check_recordings, find_recordings
 from examples.server_process import ROOT, ServerProcess
+
+QUESTION = "A kettle boils water. Which room is it for, and what does it cost? Answer with data."
+SCHEMAS: dict[str, Any] = {
+    "object": {
+        "type": "object",
+        "properties": {
+            "room": {"enum": ["kitchen", "bathroom", "garden"]},
+            "dollars": {"type": "integer", "minimum": 1, "maximum": 999},
+            "uses": {
+                "type": "array",
+                "items": {"enum": ["tea", "coffee", "soup"]},
+                "minItems": 1,
+                "maxItems": 3,
+            },
+        },
+        "required": ["room", "dollars", "uses"],
+        "additionalProperties": False,
+    },
+    "array": {"type": "array", "items": {"type": "integer", "maximum": 99}, "minItems": 2, "maxItems": 4},
+    "enum": {"enum": ["kitchen", "bathroom", "garden"]},
+}
+"""What the model must answer with: its server holds it to a grammar made of each."""
 
 PROMPT = "In two sentences: what is a kettle good for?"
 PYTHON = ROOT / ".venv-local" / "bin" / "python"
@@ -79,6 +103,23 @@ async def talk(work: Path) -> None:
             )
             if not result.text or not usage.output_tokens:
                 raise SystemExit("the model said nothing")
+            await structure(client)
+
+
+async def structure(client: Client) -> None:
+    """Answers that fit a schema, natively: an object, an array, one of some words."""
+    print()
+    for name, schema in SCHEMAS.items():
+        result = await client.agent("support").generate(
+            QUESTION,
+            structured_output=StructuredOutput(schema, json_prompt_injection="off"),
+            tool_choice="none",  # with tools the schema would have to be in the prompt
+            model_settings={"max_output_tokens": 200, "temperature": 0.2, "seed": 7},
+        )
+        if result.error is not None or result.warnings:
+            why = result.error.message if result.error is not None else "; ".join(result.warnings)
+            raise SystemExit(f"no {name}: {why}")
+        print(f"{name}: {json.dumps(result.object)}")
 
 
 async def run() -> bool:

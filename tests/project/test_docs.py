@@ -1,6 +1,7 @@
 """The Python in the docs runs."""
 
 import ast
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 import entracte_server
-from entracte import PendingCallExpiry
+from entracte import Client, PendingCallExpiry
 from entracte._options_codec import to_options
-from entracte_server import App, Score, ScorerInput, Tool
+from entracte_server import Agent, App, Score, ScorerInput, Tool
 from entracte_server.app.cli import main
 from entracte_server.domain.expiry import Expiry
 from entracte_server.domain.options import ScorerChoice
-from entracte_server.testing import serve
+from entracte_server.testing import scripted, serve
 from examples import support
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +85,26 @@ async def test_the_expiries_in_the_docs() -> None:
         (3600, []),
         (3600, ["ask_user"]),
     ]
+
+
+async def test_structured_output_in_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
+    one, author, growing, second = snippets("docs/structured-output.md")
+    made = run(author)["agent"].structured_output.options
+    assert json.loads(made.fallback_value) == {"title": "?", "urgent": True}
+    cities = scripted([[{"text": '["Oslo","Bergen"]'}]], name="openai/gpt-5-nano")
+    model = scripted([[{"text": '{"name":"Oslo","people":724290}'}], [{"text": '["Moss"]'}]])
+    agents = [
+        Agent(id="a", model=model),
+        Agent(id="b", model=model, structured_output=entracte_server.StructuredOutput({}, model=cities)),
+    ]
+    async with serve(App(agents=agents)) as server, Client(server.address) as client:
+        names: dict[str, Any] = {"agent": client.agent("a")}
+        for code in (one, growing, second):
+            made = compile(code, "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            await eval(made, names)
+    said = [line for line in capsys.readouterr().out.splitlines() if "[info" not in line]
+    assert said == ["Oslo", "Moss", "['Moss']", "done: ['Moss']"]
+    assert names["result"].object == ["Oslo", "Bergen"]
 
 
 async def test_the_test_in_the_authors_guide() -> None:

@@ -156,6 +156,7 @@ INT32_MAX, INT32_MIN = 2**31 - 1, -(2**31)
 
 RANGES: dict[str, tuple[list[float], list[float]]] = {
     "max_steps": ([0, -1, INT32_MIN], [1, INT32_MAX]),
+    "max_processor_retries": ([-1, INT32_MIN], [0, INT32_MAX]),
     "tool_call_concurrency": ([0, -1, INT32_MIN], [1, INT32_MAX]),
     "model_settings.temperature": ([-0.001, 2.001, math.inf, -math.inf, math.nan], [0, -0.0, 2]),
     "model_settings.max_output_tokens": ([0, -1, INT32_MIN], [1, INT32_MAX]),

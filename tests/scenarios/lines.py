@@ -49,16 +49,18 @@ class Result:
     reasoning: str = ""
     suspend: str = ""
     error: str = ""
+    object: str = ""
 
 
 @dataclass
 class Prompt:
     """What one model call saw: the tool choice, the tools on offer (None: not recorded), the
-    conversation part by part."""
+    conversation part by part, the schema it was to answer with."""
 
     choice: str
     tools: list[str] | None
     messages: list[str]
+    schema: str = ""
 
 
 def tokens(counts: Sequence[int]) -> str:
@@ -138,6 +140,11 @@ def resolved(call_id: str, tool: str, verb: str) -> str:
     return f"tool-call-resolved {call_id} {tool} {verb}"
 
 
+def object_result(value: str, *, fallback: bool = False) -> str:
+    """The line of a structured output."""
+    return f"object-result {value}{' fallback' if fallback else ''}"
+
+
 def step_finish(reason: str, steps: int, *, goes_on: bool = False) -> str:
     """The line of the end of a step. `steps` is how many scripted calls were paid for so far."""
     return f"step-finish {reason} {'continued ' if goes_on else ''}{cost(steps)}"
@@ -190,6 +197,11 @@ def _head(chunk: chunk_pb2.Chunk) -> Head:
             return f"finish {_reason(chunk.finish.reason)} {usage_of(chunk.finish.usage)}{tail}", ""
         case "error":
             return f"error {chunk.error.error.message}", ""
+        case "object":
+            return f"object {_json(chunk.object.object)}", ""
+        case "object_result":
+            made = chunk.object_result
+            return object_result(_json(made.object), fallback=made.is_fallback), ""
         case "raw":
             return f"raw {_json(chunk.raw.value)}", ""
         case "custom":
@@ -288,6 +300,7 @@ def result_of(result: generate_result_pb2.GenerateResult) -> Result:
         reasoning=result.reasoning_text,
         suspend=suspend,
         error=result.error.message,
+        object=_json(result.object) + (" fallback" if result.used_fallback_value else ""),
     )
 
 
@@ -307,6 +320,7 @@ def prompt_of(request: ModelRequest, own_words: Mapping[str, str]) -> Prompt:
         choice=f"{choice.mode} {choice.tool_name}".strip(),
         tools=[] if choice.mode == "none" else [tool.name for tool in request.tools],
         messages=lines,
+        schema=recompact(request.response_format.schema) if request.response_format is not None else "",
     )
 
 

@@ -10,10 +10,6 @@ NOT_DUE = {
     "savePerStep_midrun_false": "save_per_step",
     "savePerStep_midrun_true": "save_per_step",
     "savePerStep_off": "save_per_step",
-    "structured_invalid_fallback": "structured_output",
-    "structured_invalid_warn": "structured_output",
-    "structured_suspend": "structured_output",
-    "structured_with_tools": "structured_output",
 }
 """By the option they are about. Options that are functions in the reference have no field yet."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.scenarios.lines import Head, Prompt, Result, compact, join, tokens
+from tests.scenarios.lines import Head, Prompt, Result, compact, join, object_result, tokens
 
 SHARED = pathlib.Path(
     os.environ.get("ENTRACTE_SHARED") or pathlib.Path(__file__).resolve().parents[3] / "shared"
@@ -106,6 +106,11 @@ def _head(chunk: Mapping[str, Any]) -> Head:
         return f"{kind} {chunk.get('reason')} {goes_on}{_usage(chunk.get('usage'))}", ""
     if kind == "error":
         return f"error {payload['error']['message']}", ""
+    if kind in ("object", "object-result"):
+        value, extra = compact(chunk["extra"]["object"]), chunk["extra"].get("metadata", {})
+        if kind == "object":
+            return f"object {value}", ""
+        return object_result(value, fallback=extra.get("fallback", False)), ""
     if kind == "raw":
         return f"raw {compact(payload)}", ""
     if kind.startswith("data-"):
@@ -168,6 +173,8 @@ def _result(raw: Mapping[str, Any]) -> Result:
         steps=[f"{s['finishReason']} {_usage(s['usage'])} {compact(s['text'])}" for s in raw["steps"]],
         reasoning=raw.get("reasoningText", ""),
         suspend=suspend,
+        object=(compact(raw["object"]) if "object" in raw else "")
+        + (" fallback" if raw.get("usedFallbackValue") else ""),
     )
 
 
@@ -196,7 +203,9 @@ def _prompt(raw: Mapping[str, Any]) -> Prompt:
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for index, part in enumerate(parts):
             lines.append(f"{message['role']} {'+ ' if index else ''}{_part(part)}")
-    return Prompt(f"{choice['type']} {choice.get('toolName', '')}".strip(), raw.get("tools"), lines)
+    named = f"{choice['type']} {choice.get('toolName', '')}".strip()
+    schema = (raw.get("responseFormat") or {}).get("schema")
+    return Prompt(named, raw.get("tools"), lines, compact(schema) if schema else "")
 
 
 def _part(part: Mapping[str, Any]) -> str:

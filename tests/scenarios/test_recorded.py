@@ -8,14 +8,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.scenarios import approval_table, loop_table, waiting_table
+from tests.scenarios import approval_table, loop_table, structured_table, waiting_table
 from tests.scenarios.not_due import NOT_DUE, NOT_OURS, OF_THEIR_OWN
 from tests.scenarios.play import Mode, play
 from tests.scenarios.recording import FILE, Course, load
 from tests.scenarios.table import Scenario, translated
 
 RECORDINGS = load()
-DUE = {one.name: one for one in (*loop_table.SCENARIOS, *approval_table.SCENARIOS, *waiting_table.SCENARIOS)}
+TABLES = (loop_table, approval_table, waiting_table, structured_table)
+DUE = {one.name: one for table in TABLES for one in table.SCENARIOS}
 
 pytestmark = pytest.mark.skipif(not RECORDINGS, reason=f"the recordings are not here: {FILE}")
 
@@ -78,6 +79,7 @@ async def test_recorded(name: str, mode: Mode, tmp_path: pathlib.Path) -> None:
     if expected.prompts is not None:
         assert actual.prompts is not None
         assert [prompt.messages for prompt in actual.prompts] == [p.messages for p in expected.prompts]
+        assert [prompt.schema for prompt in actual.prompts] == [p.schema for p in expected.prompts]
         for ours_seen, theirs_seen in zip(actual.prompts, expected.prompts, strict=True):
             if theirs_seen.tools is not None:
                 assert ours_seen.tools == theirs_seen.tools

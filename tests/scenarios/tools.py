@@ -163,6 +163,17 @@ def only_free(log: Log) -> Mapping[str, Tool]:
     return {"nosch": asking_freely(log), "echo": echoing(log)}
 
 
+def asking_once(log: Log) -> Mapping[str, Tool]:
+    """One that asks something, without any schema."""
+
+    async def body(args: dict[str, Any], ctx: Context) -> Any:
+        if not ctx.resumed:
+            ctx.suspend({"q": 1})
+        return {"ok": 1}
+
+    return {"s": _tool("s", body, schema())}
+
+
 def gated(*names: str) -> Make:
     """Tools of which some demand approval."""
 

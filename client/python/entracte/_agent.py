@@ -23,7 +23,7 @@ from entracte._json import UNSET, to_json
 from entracte._message_codec import to_messages
 from entracte._messages import MessagesLike, messages_from
 from entracte._options import DecisionOptions, GenerateOptions
-from entracte._options_codec import check_names, to_options
+from entracte._options_codec import check_names, object_type_of, to_options
 from entracte._result_codec import result_of
 from entracte._results import GenerateResult
 from entracte._retry import Deadline
@@ -66,7 +66,7 @@ class AgentClient:
             within=options.get("timeout"),
             metadata=span_metadata(options),
         )
-        return result_of(response.result)
+        return result_of(response.result, object_type_of(options))
 
     def stream(self, messages: MessagesLike, **options: Unpack[GenerateOptions]) -> RunStream:
         """A run as the stream of its chunks; it starts when the first chunk is asked for.
@@ -94,6 +94,7 @@ class AgentClient:
             run_id=run_id,
             callbacks=callbacks_in(options),
             client_tools=client_tools_from(options.get("client_tools")),
+            object_type=object_type_of(options),
         )
 
     async def resume(

@@ -1,7 +1,9 @@
 """What the chunks of a run add up to."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from entracte._chunk_base import value_of
 from entracte._chunks import Chunk, FinishChunk, ToolCallChunk, ToolResultChunk
 from entracte._enums import FinishReason
 from entracte._outcomes import RunError, Tripwire, Usage
@@ -20,6 +22,8 @@ class _Step:
     usage: Usage = field(default_factory=Usage)
     tripwire: Tripwire | None = None
     is_draft: bool = False
+    object_json: str | None = None
+    is_object_valid: bool = False
 
     def result(self) -> StepResult:
         return StepResult(
@@ -54,6 +58,18 @@ class Fold:
     def text(self) -> str:
         """The text of all steps so far, drafts left out."""
         return "".join("".join(step.texts) for step in self._steps.values() if not step.is_draft)
+
+    @property
+    def object_json(self) -> str | None:
+        """The structured output as far as it has come, as JSON text: in part while the model writes it, at
+        last validated. None where the last step has none."""
+        last = next(reversed(self._steps.values()), None)
+        return None if last is None or last.is_draft else last.object_json
+
+    @property
+    def object(self) -> Any:
+        """The same as a value."""
+        return value_of(self.object_json)
 
     @property
     def steps(self) -> tuple[StepResult, ...]:
@@ -94,6 +110,10 @@ class Fold:
                 step.tool_calls.append(chunk)
             case "tool-result":
                 step.tool_results.append(chunk)
+            case "object":
+                step.object_json = chunk.object_json
+            case "object-result":
+                step.object_json, step.is_object_valid = chunk.object_json, True
             case "tripwire":
                 step.tripwire = chunk.tripwire
             case "is-task-complete":
@@ -101,5 +121,7 @@ class Fold:
             case "step-finish":
                 step.finish_reason = chunk.reason
                 step.usage = chunk.usage
+                if not step.is_object_valid:
+                    step.object_json = None
                 return step.result()
         return None

@@ -50,7 +50,8 @@ class ToolApproval:
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutput:
-    """An answer that fits a JSON Schema: a dict, or a class with `model_json_schema()`.
+    """An answer that fits a JSON Schema of any kind of value: a dict, or a pydantic model, of which
+    `result.object` is then an instance.
 
     `model` (`provider/model`) turns the first one's prose into the object, with its own
     `instructions` and `provider_options`. `error_strategy`: `strict` fails the run, `warn` gives a
@@ -268,10 +269,11 @@ class GenerateOptions(Callbacks, CallOptions, total=False):
     """The most tools of one step that run at the same time. Default 10."""
     context: MessagesLike | None
     """Messages added after the system messages and before the input."""
-    structured_output: StructuredOutput | Mapping[str, Any] | None
-    """An answer that fits a JSON Schema, in `result.object`."""
+    structured_output: StructuredOutput | type | Mapping[str, Any] | None
+    """An answer that fits a schema, in `result.object`: a pydantic model, of which it is then an instance,
+    a JSON Schema, or a `StructuredOutput` with more to say (or a dict with its fields)."""
     output: Any
-    """Deprecated: the schema alone. Use `structured_output`."""
+    """Deprecated: the same with nothing but a schema. Use `structured_output`."""
     input_processors: Sequence[str | Processor | Mapping[str, Any]] | None
     """Processors of what goes to the model, replacing the agent's."""
     output_processors: Sequence[str | Processor | Mapping[str, Any]] | None

@@ -129,8 +129,22 @@ def _tool_approval(value: Any) -> pb.ToolApproval:
     )
 
 
+def _structured_output_of(value: Any) -> o.StructuredOutput:
+    # No JSON Schema has a keyword `schema`.
+    if isinstance(value, type) or (isinstance(value, Mapping) and "schema" not in value):
+        return o.StructuredOutput(value)
+    return record(o.StructuredOutput, value)
+
+
+def object_type_of(options: Mapping[str, Any]) -> Any:
+    """The class of which the structured output is to be an instance; None where it is plain JSON."""
+    given = options.get("structured_output")
+    schema = options.get("output") if given is None else _structured_output_of(given).schema
+    return schema if callable(getattr(schema, "model_validate_json", None)) else None
+
+
 def _structured_output(value: Any) -> pb.StructuredOutput:
-    output = record(o.StructuredOutput, value)
+    output = _structured_output_of(value)
     injection = output.json_prompt_injection
     if isinstance(injection, bool):
         injection = "system" if injection else "off"

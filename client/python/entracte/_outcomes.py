@@ -30,7 +30,8 @@ class RunError:
 
     `kind` is one of `provider_error`, `cut` (the model's stream broke off), `stall`,
     `content_filter`, `empty_stream`, `connection`, `timeout`, `tool_limit`, `expired` (nobody decided a
-    call in time), `internal`. `provider_status` is the provider's HTTP status, 0 where there was none.
+    call in time), `structured_output_invalid` (`raw` lists the violations), `structured_output_truncated`,
+    `internal`. `provider_status` is the provider's HTTP status, 0 where there was none.
     `retryable` tells whether the same request may well succeed later, `retry_after` how long the
     provider asked to wait.
     """

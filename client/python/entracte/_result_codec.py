@@ -79,8 +79,8 @@ def pending_call_of(message: pending_call_pb2.PendingCall) -> r.PendingCall:
     )
 
 
-def result_of(message: generate_result_pb2.GenerateResult) -> r.GenerateResult:
-    """Reads a result."""
+def result_of(message: generate_result_pb2.GenerateResult, object_type: Any = None) -> r.GenerateResult:
+    """Reads a result. `object_type` is the class of its structured output, if it has one."""
     return r.GenerateResult(
         run_id=message.run_id,
         text=message.text,
@@ -113,6 +113,7 @@ def result_of(message: generate_result_pb2.GenerateResult) -> r.GenerateResult:
         scoring_data=_scoring_data_of(message),
         used_fallback_value=message.used_fallback_value,
         auto_resume_error=message.auto_resume_error,
+        object_type=object_type,
     )
 
 

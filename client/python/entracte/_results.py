@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -298,11 +298,30 @@ class GenerateResult:
     scoring_data: ScoringData | None
     used_fallback_value: bool
     auto_resume_error: str
+    object_type: InitVar[Any] = None
+    """The pydantic model that was given as `structured_output`, where one was."""
+
+    def __post_init__(self, object_type: Any) -> None:
+        object.__setattr__(self, "_object_type", object_type)
 
     @cached_property
     def object(self) -> Any:
-        """The validated structured output; None where there is none."""
-        return value_of(self.object_json)
+        """The validated structured output; None where there is none. An instance of the pydantic model
+        that was given as `structured_output`: then what the model checks beyond its schema is checked
+        here, and raises what the model raises."""
+        model = self.__dict__["_object_type"]
+        if self.object_json is None or model is None:
+            return value_of(self.object_json)
+        return self.object_as(model)
+
+    def object_as(self, model: type[T]) -> T:
+        """The structured output as an instance of a pydantic model, for a result that knows of none: of a
+        decision, or of `client.runs.get`. Raises ValueError where there is no object."""
+        if self.object_json is None:
+            raise ValueError("the run has no structured output")
+        validate: Any = model.model_validate_json  # type: ignore[attr-defined]
+        instance: T = validate(self.object_json)
+        return instance
 
     @cached_property
     def provider_metadata(self) -> Any:

@@ -62,6 +62,7 @@ class RunStream:
         run_id: str = "",
         callbacks: Callbacks | None = None,
         client_tools: Iterable[ClientTool] = (),
+        object_type: Any = None,
     ) -> None:
         self._connection = connection
         self._begin = begin
@@ -76,6 +77,7 @@ class RunStream:
         self._ended = False
         self._failed = False
         self._result: GenerateResult | None = None
+        self._object_type = object_type
         self._active: weakref.ref[AsyncGeneratorType[Chunk, None]] | None = None
         self.fold = Fold()
         """What the chunks so far add up to."""
@@ -259,4 +261,4 @@ class RunStream:
         connection = self._connection
         request = run_service_pb2.GetRunRequest(run_id=self.run_id)
         response = await connection.call(connection.runs.GetRun, request, within=connection.timeout)
-        return result_of(response.result)
+        return result_of(response.result, self._object_type)

@@ -21,6 +21,7 @@ from entracte_server.agents.hooks import (
 )
 from entracte_server.agents.scorers import LlmScorer, Sampled, Score, ScorerInput, ToolUse, scorer
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
+from entracte_server.agents.structured import StructuredOutput
 from entracte_server.agents.tools import Tool, tool
 from entracte_server.agents.toolsets import Toolset
 
@@ -45,6 +46,7 @@ __all__ = [
     "StepView",
     "StopInfo",
     "StopWhen",
+    "StructuredOutput",
     "TaskCheck",
     "Tool",
     "ToolCallDone",

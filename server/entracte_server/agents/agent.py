@@ -9,6 +9,7 @@ from entracte_server.agents.expiry import WhatThen, expiry_from
 from entracte_server.agents.hooks import Hook, HookKind, by_name, find
 from entracte_server.agents.scorers import Scorer, Scorers, choices, registered
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
+from entracte_server.agents.structured import StructuredOutputLike, structured_from
 from entracte_server.agents.tools import Tool
 from entracte_server.agents.toolsets import Toolset
 from entracte_server.domain.options import ApprovalRules, ModelSettings, ToolChoice, ToolHooks
@@ -48,6 +49,8 @@ class Agent:
         is_task_complete: Checks made when the model would stop; a caller's replace them.
         on_iteration_complete, prepare_step, before_tool_call, after_tool_call: Hooks, or names of those of
             the `App`; see `hook`. A caller's replace them, those around tool calls together.
+        structured_output: What answers must look like: a pydantic model, a JSON Schema, or a
+            `StructuredOutput` with more to say. A caller's replaces it.
         expires_after, on_expiry: As tools have them, for the calls of tools that have none of their own
             and of client tools. A default answer answers what tools ask; other calls are declined.
 
@@ -82,6 +85,7 @@ class Agent:
         prepare_step: Hook | str | None = None,
         before_tool_call: Hook | str | None = None,
         after_tool_call: Hook | str | None = None,
+        structured_output: StructuredOutputLike | None = None,
         expires_after: float | timedelta | None = None,
         on_expiry: WhatThen = "decline",
     ) -> None:
@@ -132,6 +136,7 @@ class Agent:
         self.on_iteration_complete = self._hook(on_iteration_complete)
         self.prepare_step = self._hook(prepare_step)
         self.hooks = ToolHooks(self._hook(before_tool_call), self._hook(after_tool_call))
+        self.structured_output = structured_from(structured_output)
         try:
             self.scorers, self.own_scorers = choices(scorers)
             conditions = (stop_when,) if isinstance(stop_when, StopWhen) else stop_when

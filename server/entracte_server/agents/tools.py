@@ -58,6 +58,15 @@ def _schema(source: SchemaLike | None) -> tuple[str | None, type[pydantic.BaseMo
     return text, None
 
 
+def schema_text(source: SchemaLike) -> str:
+    """The JSON text of a schema that authors give. Raises `schemas.InvalidSchema`."""
+    text, model = _schema(source)
+    assert text is not None
+    if model is not None:
+        schemas.compile_schema(text)
+    return text
+
+
 def _is_context(annotation: Any) -> bool:
     origin = typing.get_origin(annotation) or annotation
     return isinstance(origin, type) and issubclass(origin, ToolContext)

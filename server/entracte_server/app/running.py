@@ -44,15 +44,31 @@ class Resolver:
         self._stand_in = stand_in
         self._telemetry = telemetry
         self._known: dict[tuple[type, str], Sequence[Model]] = {}
+        self._own: dict[str, Model] = {}
 
     def __call__(self, asker: Agent | LlmScorer | str) -> Sequence[Model]:
         """Raises `MissingApiKey`, `UnknownProvider`."""
-        key = (type(asker), asker if isinstance(asker, str) else asker.id)
+        if isinstance(asker, str):  # by anybody, so not remembered here
+            return (self._own.get(asker) or self._model(asker),)
+        key = (type(asker), asker.id)
         models = self._known.get(key)
         if models is None:
-            items = (asker,) if isinstance(asker, str) else asker.models
-            models = self._known[key] = tuple(self._model(item) for item in items)
+            models = self._known[key] = tuple(self._model(item) for item in asker.models)
         return models
+
+    def check(self, app: App) -> None:
+        """Looks whether all models of an app can be asked. Model objects that it has for structured output
+        can be named from then on."""
+        for agent in app.agents.values():
+            self(agent)
+            structured = agent.structured_output
+            if structured is not None and structured.model:
+                model = self._model(structured.model)
+                if not isinstance(structured.model, str):
+                    self._own[model.name] = model
+        for scorer in app.scorers.values():
+            if isinstance(scorer, LlmScorer):
+                self(scorer)
 
     def _model(self, item: str | Model) -> Model:
         if not isinstance(item, str):
@@ -110,11 +126,7 @@ async def running(
     try:
         telemetry = open_telemetry(settings, worker)
         resolve = Resolver(providers, stand_in, telemetry)
-        for agent in app.agents.values():
-            resolve(agent)
-        for scorer in app.scorers.values():
-            if isinstance(scorer, LlmScorer):
-                resolve(scorer)
+        resolve.check(app)
         await providers.load()
         store = await open_store(settings.store, listen_url=settings.store_listen_url)
         try:

@@ -127,12 +127,32 @@ def _read(text: str, decoder: json.JSONDecoder, max_depth: int) -> Any:
     return value
 
 
+def parse_at(text: str, start: int) -> tuple[Any, int]:
+    """The value that begins at `start`, and where it ends. Raises `InvalidJson` as `parse` does."""
+    try:
+        value, end = _decoder.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise InvalidJson(f"not JSON at character {error.pos}: {error.msg}") from None
+    except RecursionError:
+        raise _too_deep(MAX_JSON_DEPTH) from None
+    _check_depth(value, MAX_JSON_DEPTH)
+    return value, end
+
+
 def parse_strict(text: str) -> Any:
     """As `parse`, for text of a client: an escape that stands for half a surrogate pair is refused."""
     value = parse(text)
     if _SURROGATE_ESCAPE.search(text) and has_surrogate(json.dumps(value, ensure_ascii=False)):
         raise InvalidJson("a \\u escape stands for half of a surrogate pair")
     return value
+
+
+def without_surrogates(text: str, value: Any) -> str:
+    """`text`, which stands for `value`; written anew where an escape in it stands for half a surrogate
+    pair."""
+    if _SURROGATE_ESCAPE.search(text) and has_surrogate(json.dumps(value, ensure_ascii=False)):
+        return dump(value)
+    return text
 
 
 def _default(value: Any) -> Any:

@@ -71,13 +71,15 @@ class RunSpec(Data, frozen=True):
 
 
 class Response(Data, frozen=True):
-    """What the provider said about an answer. `time` is the provider's own."""
+    """What the provider said about an answer. `time` is the provider's own. `refused`: its text is the
+    model's refusal to answer."""
 
     id: str = ""
     model: str = ""
     time: int = 0
     headers: Mapping[str, str] = {}
     provider_metadata: str | None = None
+    refused: bool = False
 
 
 class SourceRecord(Data, frozen=True):
@@ -179,8 +181,11 @@ class StepRecord(Data, frozen=True):
 
     @property
     def whole_usage(self) -> Usage:
-        """With what the checks of the step used."""
-        return self.usage if self.check is None else self.usage + self.check.usage
+        """With what was used on the answer once it was there."""
+        usage = self.usage
+        if self.structured is not None:
+            usage = usage + self.structured.usage
+        return usage if self.check is None else usage + self.check.usage
 
 
 CallState = Literal["requested", "waiting", "decided", "started", "done"]

@@ -136,6 +136,7 @@ class Answer:
                 time=finish.response_time,
                 headers=finish.headers,
                 provider_metadata=finish.provider_metadata,
+                refused=bool(finish.refusal),
             ),
             warnings=finish.warnings + _dropped(finish),
             sources=tuple(self._sources),

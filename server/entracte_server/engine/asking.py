@@ -16,8 +16,9 @@ from entracte_server.engine import prompt
 from entracte_server.engine.answer import Answer, is_empty
 from entracte_server.engine.configure import model_request
 from entracte_server.engine.hooking import HookFailed
+from entracte_server.engine.object_text import PartialObject
 from entracte_server.engine.views import run_view, step_views
-from entracte_server.models.base import Model, ModelError
+from entracte_server.models.base import Model, ModelError, ModelRequest
 from entracte_server.models.streams import closing
 from entracte_server.store.base import RunPatch
 
@@ -148,9 +149,28 @@ class Asking:
         request = model_request(
             run.agent, run.spec.options, run.tools, messages, run.calls.values(), overrides, may_wait=last
         )
+        structuring = run.structuring
+        if structuring is None:
+            await self._receive(model, request, answer)
+            return
+        asked = structuring.request(request, model)
+        try:
+            await self._receive(model, asked, answer, structuring.partial())
+        except ModelError as failure:
+            if answer.shown or not structuring.may_ask_otherwise(asked, model, failure.error):
+                raise
+            asked = structuring.request(request, model)
+            await self._receive(model, asked, answer, structuring.partial())
+
+    async def _receive(
+        self, model: Model, request: ModelRequest, answer: Answer, partial: PartialObject | None = None
+    ) -> None:
+        run = self._run
         async with closing(model.stream(request)) as batches:
             async for batch in batches:
                 shown = answer.add(batch)
+                if partial is not None:
+                    shown = partial.shown_with(shown)
                 if answer.finish is None:
                     run.log.extend(shown)
                     run.log.flush()
@@ -179,6 +199,8 @@ class Asking:
     def _kept(self, record: StepRecord) -> StepRecord:
         """The step's record, in place of what was kept of its earlier attempts."""
         steps = self._run.steps
+        if self._run.structuring is not None:
+            record = self._run.structuring.marked(record)
         if steps and steps[-1].again:
             earlier = steps.pop()
             record = msgspec.structs.replace(

@@ -26,13 +26,15 @@ class Ending(Data, frozen=True):
     reason: c.FinishReason
     cause: c.StopCause
     error: RunError | None = None
+    step_open: bool = False
+    """Whether the last step still has to be finished, although it is not the model that failed."""
 
 
 async def write(run: "RunExecution", ending: Ending) -> None:
     """Show how the run ends, and end it."""
     if ending.error is not None:
         run.log.emit(c.Error(ending.error))
-        if run.steps and run.steps[-1].reason == "error":
+        if ending.step_open or (run.steps and run.steps[-1].reason == "error"):
             run.finish_step(run.steps[-1], continued=False)
     if ending.reason == "aborted":
         run.log.emit(c.Abort(run.cancel_reason or ""))
@@ -47,6 +49,11 @@ def failed(run: "RunExecution", error: RunError) -> Ending:
     """The models failed."""
     run.asking.keep_partial("error")
     return Ending("failed", "error", "error", error)
+
+
+def without_object(error: RunError) -> Ending:
+    """The answer is no object that fits the schema."""
+    return Ending("failed", "error", "error", error, step_open=True)
 
 
 def cancelled(run: "RunExecution") -> Ending:

@@ -19,7 +19,7 @@ from entracte_server.agents.agent import Agent, App
 from entracte_server.domain import chunks as c
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
-from entracte_server.domain.errors import Reason, Refusal
+from entracte_server.domain.errors import Reason, Refusal, invalid
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.messages import Message
 from entracte_server.domain.options import RunOptions
@@ -35,6 +35,7 @@ from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
 from entracte_server.engine.services import ModelResolver, Services
 from entracte_server.engine.settings import EngineSettings
+from entracte_server.engine.structured_request import as_sent, structuring_fault
 from entracte_server.engine.toolsets import Toolsets, missing, needs_of
 from entracte_server.engine.upkeep import Upkeep
 from entracte_server.models.base import Model
@@ -317,6 +318,8 @@ class Engine:
             instructions = agent.system_texts(json_text.parse(text) if text else {})
         run_id = request.run_id or new_id()
         models = self._resolve(agent)
+        if fault := structuring_fault(request.options, self._resolve):
+            raise invalid("options.structured_output.model", fault)
         message_id = new_id()
         start = ChunkEncoder(run_id, 0, 0).encode((c.Start(agent.id, message_id),), 1, now)
         # Where a hook prepares the step, what it begins with is not known yet.
@@ -426,7 +429,8 @@ class Engine:
             return
         exhausted = recovered and row.takeovers > MAX_TAKEOVERS
         agent = self.app.agents.get(row.agent_id)
-        lacking = missing(self.app, needs_of(snapshot.spec.options))
+        options = snapshot.spec.options
+        lacking = missing(self.app, needs_of(options)) or structuring_fault(options, self._resolve)
         if (agent is None or lacking is not None) and snapshot.run.cancel_reason is None:
             _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id, missing=lacking)
             self._strand((row.tenant, row.run_id), "AGENT_UNAVAILABLE")
@@ -525,9 +529,14 @@ class Engine:
         request = last_request(agent, snapshot, self.toolsets.tools_of(agent, snapshot.spec.options))
         if request is None:
             return None
-        models = {model.name: model for model in self._resolve(agent)}
-        model = models.get(snapshot.steps[-1].model)
-        return model.request_body(request) if model is not None else None
+        last = snapshot.steps[-1]
+        model = next((one for one in self._resolve(agent) if one.name == last.model), None)
+        if model is None:
+            return None
+        structured = snapshot.spec.options.structured_output
+        if structured is not None:
+            request = as_sent(structured, request, model, last.schema_injected)
+        return model.request_body(request)
 
     # ---- readers ----
 

@@ -73,6 +73,11 @@ def feedback_message(feedback: Feedback) -> Message:
     )
 
 
+def is_feedback(message: Message) -> bool:
+    """Whether `feedback_message` made it."""
+    return message.metadata is not None and message.metadata.startswith('{"feedback":')
+
+
 def rejected_messages(record: StepRecord) -> list[Message]:
     """What the model is shown of the attempts at this step whose answers were sent back."""
     messages = []

@@ -40,6 +40,7 @@ from entracte_server.engine.judging import Judging
 from entracte_server.engine.runlog import RunLog
 from entracte_server.engine.services import Services
 from entracte_server.engine.settle import HandedOver, Settlement
+from entracte_server.engine.structured import Structuring
 from entracte_server.models.base import Model, ModelError
 from entracte_server.store.base import LeaseLost, RunPatch, StoreUnavailable
 from entracte_server.store.signals import FREE_RUNS
@@ -93,6 +94,8 @@ class RunExecution:
         self.concurrency = (
             options.tool_call_concurrency or agent.tool_call_concurrency or DEFAULT_TOOL_CALL_CONCURRENCY
         )
+        structured = options.structured_output
+        self.structuring = None if structured is None else Structuring(self, structured)
         self.asking = Asking(self, models, announced=announced)
         self._exhausted = exhausted
         self._cut: asyncio.Timeout | None = None
@@ -309,6 +312,13 @@ class RunExecution:
                 if self._settlement.expired is not None:
                     return endings.expired(self, self._settlement.expired)
                 self._judging.settled(faulty=self._settlement.faulty)
+            if self.structuring is not None and self.structuring.is_due(record):
+                async with self.until_leaving():
+                    record, error = await self.structuring.conclude(record)
+                if error is not None:
+                    return endings.without_object(error)
+                if record.again:
+                    continue
             record, ending = await self._judging.judge(record)
             self.finish_step(record, continued=ending is None)
             if ending is not None:
@@ -353,7 +363,7 @@ class RunExecution:
                 message_id=record.message_id,
                 reason=record.reason,
                 is_continued=continued,
-                usage=record.usage,
+                usage=record.whole_usage,
                 total_usage=self.total(),
                 raw_reason=record.raw_reason,
                 response_id=record.response.id,

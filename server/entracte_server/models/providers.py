@@ -28,6 +28,10 @@ DEFAULT_MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Largest body of an answer, in bytes. A stream wraps each word in a record of a few hundred."""
 
 
+MAX_MODELS = 1000
+"""How many models are kept. Callers may name any, so there is no end to them."""
+
+
 class MissingApiKey(ValueError):
     """No key for a provider was given; `variable` is the environment variable that would hold it."""
 
@@ -195,7 +199,8 @@ class Providers:
             settings = self.settings(provider)
             settings.key()
             model = _model_class(settings)(model_name, settings, lambda: self._client(settings))
-            self._models[name] = model
+            if len(self._models) < MAX_MODELS:
+                self._models[name] = model
         return model
 
     async def load(self) -> None:

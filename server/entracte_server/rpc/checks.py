@@ -67,15 +67,30 @@ def json_object(
     return raw, value
 
 
-def schema(field: str, message: json_pb2.Json) -> str:
-    """A JSON Schema of an object."""
+def any_schema(field: str, message: json_pb2.Json) -> tuple[str, dict[str, Any]]:
+    """A JSON Schema of any kind of value."""
     raw, value = json_object(field, message, "SCHEMA_INVALID")
     try:
         schemas.compile_schema(raw)
     except schemas.InvalidSchema as error:
         raise invalid(f"{field}.text", str(error), "SCHEMA_INVALID") from None
+    return raw, value
+
+
+def schema(field: str, message: json_pb2.Json) -> str:
+    """A JSON Schema of an object."""
+    raw, value = any_schema(field, message)
     if value.get("type", "object") != "object":
         raise invalid(f"{field}.text", "must be a schema of type object", "SCHEMA_INVALID")
+    return raw
+
+
+def provider_options(field: str, message: json_pb2.Json) -> str:
+    """Options by provider: an object of objects."""
+    raw, value = json_object(field, message)
+    for provider, entries in value.items():
+        if not isinstance(entries, dict):
+            raise invalid(f"{field}.text", f"{provider[:80]!r} must be an object")
     return raw
 
 

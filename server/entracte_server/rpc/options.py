@@ -24,6 +24,7 @@ from entracte_server.rpc.call import current
 from entracte_server.rpc.messages import messages_from, system_from
 from entracte_server.rpc.scorer_options import scorers_from
 from entracte_server.rpc.stopping_options import hook_name, stop_when, task_completion, tool_hooks
+from entracte_server.rpc.structured_options import structured_output
 from entracte_server.rpc.tracing_options import telemetry_from, tracing_from
 
 SUPPORTED = frozenset(
@@ -57,6 +58,9 @@ SUPPORTED = frozenset(
         "prepare_step",
         "hooks",
         "is_task_complete",
+        "structured_output",
+        "output",
+        "max_processor_retries",
     }
 )
 """The options this version acts on; any other that is set is refused."""
@@ -144,6 +148,8 @@ def options_from(
         prepare_step=hook_name(app, "options.prepare_step", options.prepare_step, "prepare_step"),
         hooks=tool_hooks(app, options),
         is_task_complete=task_completion(app, options),
+        structured_output=structured_output(agent, options),
+        max_processor_retries=_retries(options),
     )
 
 
@@ -175,6 +181,14 @@ def _at_least_one(options: options_pb2.GenerateOptions, name: str) -> int | None
     if value < 1:
         raise invalid(f"options.{name}", "must be at least 1")
     return value
+
+
+def _retries(options: options_pb2.GenerateOptions) -> int | None:
+    if not options.HasField("max_processor_retries"):
+        return None
+    if options.max_processor_retries < 0:
+        raise invalid("options.max_processor_retries", "must be at least 0")
+    return options.max_processor_retries
 
 
 def _active_tools(options: options_pb2.GenerateOptions, names: set[str]) -> tuple[str, ...] | None:
@@ -265,11 +279,7 @@ def _client_tools(
 def _provider_options(options: options_pb2.GenerateOptions) -> str | None:
     if not options.HasField("provider_options"):
         return None
-    raw, value = checks.json_object("options.provider_options", options.provider_options)
-    for provider, entries in value.items():
-        if not isinstance(entries, dict):
-            raise invalid("options.provider_options.text", f"{provider[:80]!r} must be an object")
-    return raw
+    return checks.provider_options("options.provider_options", options.provider_options)
 
 
 def _timeout(options: options_pb2.GenerateOptions) -> float | None:

@@ -121,7 +121,7 @@ def result_message(
             tool_calls=_call_chunks(run.run_id, record, own),
             tool_results=_result_chunks(run.run_id, record, own),
             finish_reason=values.FINISH_REASONS.number(record.reason),
-            usage=values.usage(record.usage),
+            usage=values.usage(record.whole_usage),
             response=_response(record),
             reasoning_text="".join(part.text for part in _thinking(record)),
             is_draft=record.is_draft,
@@ -156,6 +156,9 @@ def result_message(
         result.response.messages.extend(result.messages[asked:])
         if last.response.provider_metadata is not None:
             result.provider_metadata.text = last.response.provider_metadata
+        if (made := last.structured) is not None and made.object is not None and not last.is_draft:
+            result.object.text = made.object
+            result.used_fallback_value = made.is_fallback
     if run.error is not None:
         result.error.CopyFrom(values.run_error(run.error))
     if waiting:
