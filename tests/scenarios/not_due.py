@@ -21,7 +21,13 @@ NOT_OURS = {
 OF_THEIR_OWN = {
     "ask_user_direct_no_suspend",
     "consumer_cancels",
+    "isTaskComplete_never",
+    "isTaskComplete_suppressFeedback",
     "late_reader_replay",
+    "onIterationComplete_continue_after_final",
+    "onIterationComplete_feedback",
+    "onIterationComplete_feedback_stop",
     "runId_reuse_while_suspended",
 }
-"""Due scenarios that are no course of calls; each is a test in `test_recorded_alone.py`."""
+"""Due scenarios that are no course of calls, or one that is another here by design; each is a test in
+`test_recorded_alone.py` or `test_recorded_steering.py`."""

@@ -30,7 +30,8 @@ from entracte.v1 import (
     run_service_pb2_grpc,
 )
 from entracte.v1.json_pb2 import Json
-from entracte_server import Agent, App, ModelSettings, Toolset
+from entracte_server import Agent, App, Hook, ModelSettings, Toolset
+from entracte_server.agents.scorers import CodeScorer
 from entracte_server.domain import messages as m
 from entracte_server.models import Model, ModelRequest
 from entracte_server.testing import ScriptedModel, serve
@@ -101,6 +102,8 @@ class Setup:
     """The script of a second model."""
     toolsets: Callable[[Log], Sequence[Toolset]] | None = None
     """Those of the app."""
+    hooks: Sequence[Hook] = ()
+    scorers: Sequence[CodeScorer] = ()
 
 
 @dataclass
@@ -151,7 +154,7 @@ class Conversation:
             model_settings=ModelSettings(max_retries=self._setup.max_retries),
         )
         toolsets = self._setup.toolsets(self.log) if self._setup.toolsets is not None else ()
-        return App(agents=[agent], toolsets=toolsets)
+        return App(agents=[agent], toolsets=toolsets, hooks=self._setup.hooks, scorers=self._setup.scorers)
 
     async def _serve(self) -> None:
         server = await self._server.enter_async_context(

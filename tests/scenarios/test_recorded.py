@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.scenarios import approval_table, loop_table, structured_table, waiting_table
+from tests.scenarios import approval_table, loop_table, steering_table, structured_table, waiting_table
 from tests.scenarios.not_due import NOT_DUE, NOT_OURS, OF_THEIR_OWN
 from tests.scenarios.play import Mode, play
 from tests.scenarios.recording import FILE, Course, load
 from tests.scenarios.table import Scenario, translated
 
 RECORDINGS = load()
-TABLES = (loop_table, approval_table, waiting_table, structured_table)
+TABLES = (loop_table, approval_table, steering_table, structured_table, waiting_table)
 DUE = {one.name: one for table in TABLES for one in table.SCENARIOS}
 
 pytestmark = pytest.mark.skipif(not RECORDINGS, reason=f"the recordings are not here: {FILE}")
