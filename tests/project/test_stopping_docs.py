@@ -13,7 +13,7 @@ async def test_the_caller() -> None:
     caller, *_ = snippets(PAGE)
     model = scripted([[{"text": "It is FINAL."}, {"tool": "nobody", "id": "c", "args": {}}]])
     agent = Agent(id="researcher", model=model, tools=[], toolsets=[])
-    scope = run(caller.replace('StopWhen(tool_called="publish"), ', ""))
+    scope = run(caller.replace('StopWhen(tool_called="publish"),', ""))
     async with serve(App(agents=[agent])) as server, Client(server.address) as client:
         await scope["research"](client)
     assert model.calls == 1
