@@ -49,9 +49,16 @@ def test_the_expressions() -> None:
 
 
 async def test_the_toolsets() -> None:
-    server, caller = snippets("docs/toolsets.md")[:2]
+    server, caller, servers = snippets("docs/toolsets.md")
     scope = run(server, refund=_tool("refund"), invoice=_tool("invoice"))
     assert isinstance(scope["billing"], Toolset)
     assert list(scope["billing"].tools) == ["billing__refund", "billing__invoice"]
     assert scope["app"].agents["accounts"].toolsets == ("billing",)
     assert list((await _sent(caller)).toolsets) == ["billing"]
+    app = run(servers, token="secret")["app"]
+    files, tracker = app.toolsets["files"], app.toolsets["tracker"]
+    assert (files.demand("write_file"), files.is_idempotent("read_file")) == (True, True)
+    assert (files.demand("read_file"), files.is_idempotent("write_file")) == (False, False)
+    assert tracker.headers == {"Authorization": "Bearer secret"}
+    assert [tracker.demand("create_issue")({"project": name}) for name in ("sandbox", "x")] == [False, True]
+    assert not tracker.takes("delete_issue")

@@ -29,7 +29,8 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      │   ├─ RunFinished
      │   ├─ RunNotFinished
      │   ├─ AgentUnavailable
-     │   └─ ToolUnavailable
+     │   ├─ ToolUnavailable
+     │   └─ ToolsetUnavailable
      ├─ OutOfRange
      │   ├─ SequenceTrimmed        those chunks are no longer stored
      │   ├─ SequenceAhead
@@ -218,6 +219,10 @@ class AgentUnavailable(FailedPrecondition):
 class ToolUnavailable(FailedPrecondition):
     """The tool is not registered on this server; the run stays parked. Metadata: `run_id`,
     `agent_id`, `tool_name`."""
+
+
+class ToolsetUnavailable(FailedPrecondition):
+    """The run was to have a toolset whose server does not list its tools. Metadata: `toolset`."""
 
 
 class OutOfRange(EntracteError):

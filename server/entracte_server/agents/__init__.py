@@ -19,6 +19,7 @@ from entracte_server.agents.hooks import (
     ToolCallInfo,
     hook,
 )
+from entracte_server.agents.mcp import McpToolset
 from entracte_server.agents.scorers import LlmScorer, Sampled, Score, ScorerInput, ToolUse, scorer
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutput
@@ -36,6 +37,7 @@ __all__ = [
     "Iteration",
     "IterationInfo",
     "LlmScorer",
+    "McpToolset",
     "Price",
     "RunView",
     "Sampled",

@@ -7,6 +7,7 @@ from typing import Any
 from entracte_server.agents.approval import ApprovalPolicy, ApprovalPredicate, checked_predicates
 from entracte_server.agents.expiry import WhatThen, expiry_from
 from entracte_server.agents.hooks import Hook, HookKind, by_name, find
+from entracte_server.agents.mcp import McpToolset
 from entracte_server.agents.scorers import Scorer, Scorers, choices, registered
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutputLike, structured_from
@@ -174,7 +175,9 @@ class Agent:
                 except ValueError as error:
                     raise ValueError(f"tool {name}: {error}") from None
 
-    def check(self, toolsets: Mapping[str, Toolset], predicates: Mapping[str, ApprovalPredicate]) -> None:
+    def check(
+        self, toolsets: Mapping[str, Toolset | McpToolset], predicates: Mapping[str, ApprovalPredicate]
+    ) -> None:
         """Raises `ValueError` when the agent names something that an app with these does not have, and
         when one of its tools is called as one of a toolset."""
         for name in (*self.toolsets, *self.approval.toolsets):
@@ -223,7 +226,8 @@ class App:
         scorers: Judges of results, found by name like those of the agents.
         hooks: Functions that runs call at their turning points, found by name like those of the agents.
         prices: What models cost, by `provider/model`.
-        toolsets: Tools for agents and callers to choose by the toolset's name.
+        toolsets: Tools, those of MCP servers among them, for agents and callers to choose by the
+            toolset's name.
         approval_predicates: Functions for approval policies, by name. Each gets an `ApprovalRequest`
             and says whether a person must approve the call; one that raises says yes. It runs on the
             event loop, so it decides by what it is given, without waiting for anything.
@@ -239,11 +243,11 @@ class App:
         scorers: Iterable[Scorer] = (),
         hooks: Iterable[Hook] = (),
         prices: Mapping[str, Price] | None = None,
-        toolsets: Iterable[Toolset] = (),
+        toolsets: Iterable[Toolset | McpToolset] = (),
         approval_predicates: Mapping[str, ApprovalPredicate] | None = None,
     ) -> None:
         self.approval_predicates = checked_predicates(approval_predicates)
-        self.toolsets: dict[str, Toolset] = {}
+        self.toolsets: dict[str, Toolset | McpToolset] = {}
         for toolset in toolsets:
             if toolset.name in self.toolsets:
                 raise ValueError(f"two toolsets are called {toolset.name!r}")

@@ -1,10 +1,13 @@
 """Policies: which tool calls a person must approve first, as data."""
 
+import fnmatch
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from entracte_server.agents.expressions import InvalidExpression, compile_expression
+from entracte_server.agents.expressions import InvalidExpression, Values, compile_expression
+from entracte_server.agents.toolsets import SEPARATOR
+from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
 from entracte_server.domain.options import ApprovalExpression, ApprovalRules
 
@@ -88,3 +91,34 @@ def checked_predicates(predicates: Mapping[str, ApprovalPredicate] | None) -> di
         if not callable(predicate) or inspect.iscoroutinefunction(predicate):
             raise ValueError(f"approval_predicates: {name!r} must be a plain function")
     return checked
+
+
+def covers(rules: ApprovalRules, tool_name: str) -> bool:
+    """Whether rules cover every call of a tool, whatever its arguments."""
+    return (
+        rules.all
+        or tool_name in rules.names
+        or any(fnmatch.fnmatchcase(tool_name, pattern) for pattern in rules.patterns)
+        or any(tool_name.startswith(toolset + SEPARATOR) for toolset in rules.toolsets)
+    )
+
+
+def expressions_for(rules: ApprovalRules, tool_name: str) -> list[str]:
+    """The expressions over the calls of a tool."""
+    return [item.expression for item in rules.expressions if fnmatch.fnmatchcase(tool_name, item.tool)]
+
+
+def demand_of(rules: ApprovalRules, tool_name: str) -> bool | Callable[[Any], bool]:
+    """What rules without predicates mean for one tool: a `requires_approval` of its own, which raises
+    where it cannot be judged."""
+    if covers(rules, tool_name):
+        return True
+    expressions = expressions_for(rules, tool_name)
+    if not expressions:
+        return False
+
+    def judge(args: Any) -> bool:
+        values = Values(tool_name, json_text.dump(args), None)
+        return any(compile_expression(text).holds(values) for text in expressions)
+
+    return judge

@@ -68,6 +68,7 @@ class ToolContext(Generic[R]):
         resume_schema: str | None = None,
         emit: Callable[[str | None, str, str], None] | None = None,
         drain: Callable[[], Awaitable[None]] | None = None,
+        approved: bool = False,
     ) -> None:
         self.run_id = run_id
         self.tool_call_id = tool_call_id
@@ -85,6 +86,7 @@ class ToolContext(Generic[R]):
         self._resume_schema = resume_schema
         self._emit = emit
         self._drain = drain
+        self._approved = approved
         self._cancelled = threading.Event()
 
     @property

@@ -40,6 +40,7 @@ Reason = Literal[
     "RUN_LEASE_LOST",
     "INTERNAL",
     "WAIT_TOO_LONG",
+    "TOOLSET_UNAVAILABLE",
 ]
 
 

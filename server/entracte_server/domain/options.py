@@ -42,6 +42,17 @@ class ClientTool(Data, frozen=True):
     input_schema: str
 
 
+class PinnedTool(Data, frozen=True):
+    """A tool of an MCP server as it was listed. `name` is its name in the run, `remote` the server's;
+    `input_schema` is JSON text."""
+
+    toolset: str
+    name: str
+    remote: str
+    description: str
+    input_schema: str
+
+
 class ToolChoice(Data, frozen=True):
     """`mode` `tool` forces the tool called `tool_name`.
 
@@ -190,3 +201,4 @@ class RunOptions(Data, frozen=True):
     tracing_options: TracingOptions = TracingOptions()
     scorers: tuple[ScorerChoice, ...] | None = None
     return_scorer_data: bool = False
+    pinned_tools: tuple[PinnedTool, ...] = ()

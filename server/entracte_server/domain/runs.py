@@ -10,7 +10,7 @@ from entracte_server.domain.chunks import FinishReason, PathElement, PendingKind
 from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import OnExpiry
 from entracte_server.domain.messages import AnyPart, Message
-from entracte_server.domain.options import RunOptions, StepOverrides
+from entracte_server.domain.options import PinnedTool, RunOptions, StepOverrides
 from entracte_server.domain.results import CheckResult, RunError, Tripwire, Usage
 from entracte_server.domain.tracing import Trace
 
@@ -231,6 +231,7 @@ class CallRow(Data, frozen=True):
     what the tool keeps over suspensions. `approved` holds once a person approved the call: it is not
     asked again. `redefined` says that the tool is another one than
     was shown, so that its own policy is asked anew. `resolution` waits to be shown.
+    `definition` is the tool that it is about where an MCP server has changed it since the run started.
     `provider_executed` calls have no outcome of ours.
     """
 
@@ -257,6 +258,7 @@ class CallRow(Data, frozen=True):
     provider_executed: bool = False
     provider_metadata: str | None = None
     defaulted: bool = False
+    definition: PinnedTool | None = None
 
 
 PendingState = Literal["open", "decided"]

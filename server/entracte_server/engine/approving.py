@@ -4,14 +4,18 @@ Nothing here lets a call pass because it could not be judged: a predicate that i
 more, and a predicate or expression that fails, mean that a person is asked.
 """
 
-import fnmatch
 from collections.abc import Mapping
 from typing import Any
 
 import structlog
 
 from entracte_server.agents.agent import Agent
-from entracte_server.agents.approval import ApprovalPredicate, ApprovalRequest
+from entracte_server.agents.approval import (
+    ApprovalPredicate,
+    ApprovalRequest,
+    covers,
+    expressions_for,
+)
 from entracte_server.agents.expressions import (
     ExpressionFailed,
     InvalidExpression,
@@ -19,7 +23,6 @@ from entracte_server.agents.expressions import (
     compile_expression,
 )
 from entracte_server.agents.tools import Arguments, Tool
-from entracte_server.agents.toolsets import SEPARATOR
 from entracte_server.domain import json_text
 from entracte_server.domain.options import ApprovalRules, ClientTool, RunOptions
 
@@ -57,16 +60,14 @@ class Approving:
             return True
         return any(
             rules is not None
-            and (_named(rules, tool_name) or self._judged(rules, tool_name, arguments.text, request_context))
+            and (covers(rules, tool_name) or self._judged(rules, tool_name, arguments.text, request_context))
             for rules in self._rules
         )
 
     def _judged(
         self, rules: ApprovalRules, tool_name: str, text: str, request_context: Mapping[str, Any]
     ) -> bool:
-        expressions = [
-            item.expression for item in rules.expressions if fnmatch.fnmatchcase(tool_name, item.tool)
-        ]
+        expressions = expressions_for(rules, tool_name)
         if expressions:
             values = Values(tool_name, text, self._context)
             if any(self._expressed(item, values) for item in expressions):
@@ -99,12 +100,3 @@ class Approving:
 
     def _failed(self, what: str, why: str) -> None:
         _log.warning("approval_not_judged", run_id=self._run_id, policy=what, error=why[:500])
-
-
-def _named(rules: ApprovalRules, tool_name: str) -> bool:
-    return (
-        rules.all
-        or tool_name in rules.names
-        or any(fnmatch.fnmatchcase(tool_name, pattern) for pattern in rules.patterns)
-        or any(tool_name.startswith(toolset + SEPARATOR) for toolset in rules.toolsets)
-    )

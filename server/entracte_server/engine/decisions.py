@@ -322,16 +322,19 @@ async def _apply(
             return msgspec.structs.replace(call, outcome=Outcome("error", verdict.error, "exception"))
         return msgspec.structs.replace(call, outcome=Outcome("result", verdict.data or "null"))
     if verdict.verb == "resume":
-        tool = await tool_of(engine, agent, run, pending)
+        tool = await tool_of(engine, agent, run, pending, call)
         return resumed(tool, run, pending, call, verdict.data or "null")
-    tool = await tool_of(engine, agent, run, pending)
+    tool = await tool_of(engine, agent, run, pending, call)
     return _approved(tool, run, pending, call, verdict.edited_args)
 
 
 async def tool_of(
-    engine: "Engine", agent: Agent, run: RunRow, pending: PendingRow
+    engine: "Engine", agent: Agent, run: RunRow, pending: PendingRow, call: CallRow
 ) -> Tool | ClientTool | None:
-    """The tool of a pending call as it is registered here now."""
+    """The tool of a pending call as it is registered here now. Whether that of an MCP server is still the
+    same is seen to when it is called."""
+    if call.definition is not None:
+        return engine.toolsets.remote(call.definition)
     tool = agent.tools.get(pending.tool_name)
     if tool is not None:
         return tool

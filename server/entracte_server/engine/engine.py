@@ -64,13 +64,18 @@ MAX_TAKEOVERS = 3
 """Takeovers of a run without progress between them; at the next one it fails."""
 
 
+NOT_NOW = frozenset({"TOO_MANY_RUNS", "TOOLSET_UNAVAILABLE"})
+"""Reasons for which a run is not started now, which say nothing about one that was started before."""
+
+
 def draining() -> Refusal:
     """The refusal of a process that is stopping."""
     return Refusal("SERVER_DRAINING", "The server is stopping; try again, or re-attach.", retry_after=0.5)
 
 
 class Start(Data, frozen=True):
-    """A request to start a run. `run_id` empty: made here."""
+    """A request to start a run. `run_id` empty: made here. `refusal`: why it cannot be started now; a
+    repeated request is answered all the same."""
 
     tenant: str
     principal: str
@@ -79,6 +84,7 @@ class Start(Data, frozen=True):
     options: RunOptions
     run_id: str = ""
     request: RequestKey | None = None
+    refusal: Refusal | None = None
 
 
 class Started(Data, frozen=True):
@@ -159,6 +165,7 @@ class Engine:
             await asyncio.wait(list(self._tasks))
         await self._keeper.stop()
         await self.lease.give_up()
+        await self.toolsets.close()
 
     async def _until_done(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -290,16 +297,19 @@ class Engine:
     async def start(self, request: Start) -> Started:
         """Create a run and execute it. Returns when it is durable.
 
-        Raises `Refusal` AGENT_NOT_FOUND, SERVER_DRAINING, TOO_MANY_RUNS, and what the store raises.
+        Raises `Refusal` AGENT_NOT_FOUND, SERVER_DRAINING, TOO_MANY_RUNS, that of the request, and what the
+        store raises.
         """
         if self.draining:
             raise draining()
         agent = self.agent(request.agent_id)
         try:
+            if request.refusal is not None:
+                raise request.refusal
             return await self._protected(self._start(agent, request))
         except Refusal as refusal:
             # A repeated request starts nothing, so it is not refused for what it would start.
-            if refusal.reason != "TOO_MANY_RUNS" or request.request is None:
+            if refusal.reason not in NOT_NOW or request.request is None:
                 raise
             made = await self.store.find_request(request.request)
             if made is None:
@@ -379,7 +389,7 @@ class Engine:
             models=models,
             services=self._services,
             log=log,
-            tools=self.toolsets.tools_of(agent, snapshot.spec.options),
+            toolsets=self.toolsets,
             approving=Approving(agent, snapshot.spec.options, self.app.approval_predicates, run.run_id),
             entering=entering,
             announced=announced,

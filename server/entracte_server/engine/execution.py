@@ -10,6 +10,7 @@ from entracte_server.agents.tools import Arguments, Tool
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import Expiry
+from entracte_server.domain.options import PinnedTool
 from entracte_server.domain.runs import Outcome
 from entracte_server.engine.authored import AuthoredCode
 from entracte_server.engine.settings import EngineSettings
@@ -31,6 +32,32 @@ class Parked(Data, frozen=True):
     expiry: Expiry | None = None
 
 
+class Lost(Data, frozen=True):
+    """The tool runs elsewhere, and nobody knows what became of the call."""
+
+
+class Redefined(Data, frozen=True):
+    """The tool is another one than the call was made for, and was not entered."""
+
+    definition: PinnedTool
+
+
+class CallLost(Exception):
+    """Raised by a tool that runs elsewhere: see `Lost`."""
+
+
+class ToolRedefined(Exception):
+    """Raised by a tool that runs elsewhere: see `Redefined`."""
+
+    def __init__(self, definition: PinnedTool) -> None:
+        super().__init__(f"the tool {definition.name} is another one now")
+        self.definition = definition
+
+
+Came = Outcome | Parked | Lost | Redefined
+"""What entering a tool came to."""
+
+
 class ToolRunner:
     """Runs tools for a process. Synchronous ones get a thread of their own each, at most
     `sync_tool_threads` at a time."""
@@ -40,13 +67,13 @@ class ToolRunner:
         self._telemetry = telemetry
         self._authored = AuthoredCode(settings.sync_tool_threads, settings.cancel_grace)
 
-    async def run(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Outcome | Parked:
+    async def run(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Came:
         """Enter the body and wait for it. Never raises but for cancellation of the caller, which
         reaches the tool as well."""
         with self._telemetry.tool(tool, arguments, context) as execution:
             return execution.came_to(await self._enter(tool, arguments, context))
 
-    async def _enter(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Outcome | Parked:
+    async def _enter(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> Came:
         limit = tool.timeout if tool.timeout is not None else self._settings.tool_timeout
         task = asyncio.current_task()
         clock = asyncio.timeout(limit)
@@ -62,6 +89,10 @@ class ToolRunner:
                     )
         except Suspended as suspended:
             return self._parked(suspended, context)
+        except CallLost:
+            return Lost()
+        except ToolRedefined as redefined:
+            return Redefined(redefined.definition)
         except TimeoutError as error:
             context._cancel()
             if not clock.expired():  # raised by the tool itself

@@ -47,7 +47,7 @@ async def decide_expired(engine: "Engine", pending: PendingRow, now: int) -> boo
     agent = engine.app.agents.get(run.agent_id)
     if agent is None or missing(engine.app, pending.needs) is not None:
         return False
-    tool = await decisions.tool_of(engine, agent, run, pending)
+    tool = await decisions.tool_of(engine, agent, run, pending, call)
     decision_id = new_id()
     call = msgspec.structs.replace(
         call,

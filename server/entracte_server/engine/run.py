@@ -15,13 +15,11 @@ import msgspec
 import structlog
 
 from entracte_server.agents.agent import Agent
-from entracte_server.agents.tools import Tool
 from entracte_server.domain import chunks as c
 from entracte_server.domain import json_text
 from entracte_server.domain.options import (
     DEFAULT_MAX_STEPS,
     DEFAULT_TOOL_CALL_CONCURRENCY,
-    ClientTool,
 )
 from entracte_server.domain.results import RunError, Usage
 from entracte_server.domain.runs import (
@@ -41,6 +39,7 @@ from entracte_server.engine.runlog import RunLog
 from entracte_server.engine.services import Services
 from entracte_server.engine.settle import HandedOver, Settlement
 from entracte_server.engine.structured import Structuring
+from entracte_server.engine.toolsets import Toolsets
 from entracte_server.models.base import Model, ModelError
 from entracte_server.store.base import LeaseLost, RunPatch, StoreUnavailable
 from entracte_server.store.signals import FREE_RUNS
@@ -60,7 +59,7 @@ class RunExecution:
         models: Sequence[Model],
         services: Services,
         log: RunLog,
-        tools: dict[str, Tool | ClientTool],
+        toolsets: Toolsets,
         approving: Approving,
         segment: Segment,
         entering: frozenset[str] = frozenset(),
@@ -88,7 +87,8 @@ class RunExecution:
         self.has_follow_ups = False
         """Whether it ended here and something is still to be done about it."""
         options = snapshot.spec.options
-        self.tools = tools
+        self.toolsets = toolsets
+        self.tools = toolsets.tools_of(agent, options)
         self.approving = approving
         self.tool_choice = merge_options(agent, options).tool_choice
         self.concurrency = (

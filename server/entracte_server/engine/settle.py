@@ -24,7 +24,7 @@ from entracte_server.domain.ids import new_id
 from entracte_server.domain.options import ClientTool
 from entracte_server.domain.runs import CallRow, Outcome, PendingRow, StepRecord
 from entracte_server.engine.configure import tools_in
-from entracte_server.engine.execution import Parked
+from entracte_server.engine.execution import Came, Lost, Redefined
 from entracte_server.engine.expiry import EXPIRED, expiry_of
 from entracte_server.engine.outlet import Outlet
 from entracte_server.engine.runlog import now_ms
@@ -74,7 +74,7 @@ class Settlement:
         self._may_call = (chosen or run.tool_choice).mode != "none"
         self._hooks = ToolCallHooks(run)
         self._ready: deque[tuple[CallRow, Tool, Arguments]] = deque()
-        self._tasks: dict[asyncio.Task[Outcome | Parked], str] = {}
+        self._tasks: dict[asyncio.Task[Came], str] = {}
         self._asking: dict[asyncio.Task[Outcome | None], tuple[CallRow, Tool, Arguments]] = {}
         self._wake: asyncio.Future[None] | None = None
         self.faulty = False
@@ -186,6 +186,11 @@ class Settlement:
 
     # ---- what a call needs ----
 
+    def _tool_of(self, call: CallRow) -> Tool | ClientTool | None:
+        if call.definition is not None:
+            return self._run.toolsets.remote(call.definition)
+        return self._tools.get(call.tool_name)
+
     def _classify(self, call: CallRow) -> None:
         run = self._run
         if call.provider_executed:
@@ -201,7 +206,7 @@ class Settlement:
         if not self._may_call:
             self._refuse(call, "not-executed", "Tools may not be called in this run.")
             return
-        tool = self._tools.get(call.tool_name)
+        tool = self._tool_of(call)
         if tool is None:
             names = ", ".join(self._tools) or "none"
             self._refuse(
@@ -264,7 +269,7 @@ class Settlement:
         if call.redefined:
             self._classify(msgspec.structs.replace(call, redefined=False))
             return
-        tool = self._tools.get(call.tool_name)
+        tool = self._tool_of(call)
         if tool is None:
             self._refuse(call, "unknown-tool", f"The tool {call.tool_name!r} does not exist any more.")
             return
@@ -275,7 +280,7 @@ class Settlement:
     def _recover(self, call: CallRow) -> None:
         """A call whose tool was running when its process died."""
         call = self._run.shown(call)
-        tool = self._tools.get(call.tool_name)
+        tool = self._tool_of(call)
         args = call.run_args or call.args or "{}"
         if isinstance(tool, ClientTool) or (tool is not None and tool.idempotent):
             arguments = self._validated(call, tool, args)
@@ -345,16 +350,24 @@ class Settlement:
             resume_schema=tool.resume_schema,
             emit=outlet.write,
             drain=outlet.drain,
+            approved=call.approved,
         )
 
-    def _came_to(self, call: CallRow, outcome: Outcome | Parked) -> None:
+    def _came_to(self, call: CallRow, outcome: Came) -> None:
         if isinstance(outcome, Outcome):
             self._settled(call, outcome)
             self._hooks.after(self._run.calls[call.call_id])
             return
         if self.expired is not None:  # nobody is to be asked any more
             return
-        tool = self._tools[call.tool_name]
+        if isinstance(outcome, Lost):
+            self._open(call, "recovery", call.run_args or call.args or "{}")
+            return
+        if isinstance(outcome, Redefined):  # under its own policy, and not under what was agreed to
+            changed = msgspec.structs.replace(call, definition=outcome.definition, approved=False)
+            self._classify(changed)
+            return
+        tool = self._tool_of(call)
         schema = outcome.resume_schema
         if schema is None and isinstance(tool, Tool):
             schema = tool.resume_schema
@@ -398,7 +411,7 @@ class Settlement:
     ) -> None:
         """Make the call wait, and announce it. `expiry` is what the tool said with its question."""
         run = self._run
-        tool = self._tools.get(call.tool_name)
+        tool = self._tool_of(call)
         call = msgspec.structs.replace(call, state="waiting", round=call.round + 1)
         digest = args_digest(call.tool_name, args)
         now = now_ms()

@@ -1,39 +1,146 @@
-"""The tools of a run: the agent's, those of toolsets, and the client's, by the name the model uses."""
+"""The tools of a run: the agent's, those of toolsets, and the client's, by the name the model uses.
 
+Tools of MCP servers are listed when a run starts, and stored with it. What is stored is what the model
+is told for as long as the run lasts, in whichever process.
+"""
+
+import asyncio
 from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Any
 
 from entracte_server.agents.agent import Agent, App
+from entracte_server.agents.context import ToolContext
+from entracte_server.agents.mcp import McpToolset
 from entracte_server.agents.tools import Tool
-from entracte_server.domain.options import ClientTool, RunOptions
+from entracte_server.domain import json_text
+from entracte_server.domain.errors import Refusal, invalid
+from entracte_server.domain.options import ClientTool, PinnedTool, RunOptions
+
+if TYPE_CHECKING:
+    from entracte_server.engine.mcp_connection import McpConnection
+
+MAX_KEPT = 2048
+"""Tools made from stored definitions that are kept for the next run."""
 
 
 class Toolsets:
-    """The toolsets of an app, for the runs of one process."""
+    """The toolsets of an app, for the runs of one process. Owns the sessions with MCP servers."""
 
     def __init__(self, app: App) -> None:
         self._registered = app.toolsets
+        self._connections: dict[str, McpConnection] = {}
+        self._made: dict[PinnedTool, Tool] = {}
 
-    def server_tools(self, agent: Agent, asked: Iterable[str]) -> dict[str, Tool]:
+    # ---- what a run has ----
+
+    def server_tools(
+        self, agent: Agent, asked: Iterable[str], pinned: Iterable[PinnedTool] = ()
+    ) -> dict[str, Tool]:
         """The tools that the server executes: the agent's, then those of its toolsets and of those that
         are asked for. A toolset that is not registered has none."""
         tools = dict(agent.tools)
-        for name in dict.fromkeys((*agent.toolsets, *asked)):
+        for name in _chosen(agent, asked):
             if (toolset := self._registered.get(name)) is not None:
                 tools.update(toolset.tools)
+        tools.update((item.name, tool) for item in pinned if (tool := self.remote(item)) is not None)
         return tools
 
     def tools_of(self, agent: Agent, options: RunOptions) -> dict[str, Tool | ClientTool]:
         """The tools of a run, as far as they are active."""
-        tools: dict[str, Tool | ClientTool] = {**self.server_tools(agent, options.toolsets)}
+        server_tools = self.server_tools(agent, options.toolsets, options.pinned_tools)
+        tools: dict[str, Tool | ClientTool] = {**server_tools}
         tools.update((tool.name, tool) for tool in options.client_tools)
         if options.active_tools is None:
             return tools
         return {name: tool for name, tool in tools.items() if name in options.active_tools}
 
+    # ---- MCP servers ----
+
+    async def pin(self, agent: Agent, asked: Iterable[str]) -> tuple[PinnedTool, ...]:
+        """The tools of the MCP servers that a new run has. Raises `Refusal` TOOLSET_UNAVAILABLE for a
+        server that does not list its tools, REQUEST_INVALID where one is called as another tool is."""
+        names = [name for name in _chosen(agent, asked) if isinstance(self._registered[name], McpToolset)]
+        if not names:
+            return ()
+        lists = await asyncio.gather(*(self._list(name) for name in names), return_exceptions=True)
+        pinned: dict[str, PinnedTool] = {}
+        others = self.server_tools(agent, asked)
+        for listed in lists:
+            if isinstance(listed, BaseException):
+                raise listed
+            for item in listed:
+                if item.name in others:
+                    raise invalid(
+                        "options.toolsets",
+                        f"the toolset {item.toolset!r} has a tool {item.name!r}, and so has the agent",
+                    )
+                pinned[item.name] = item
+        return tuple(pinned.values())
+
+    async def _list(self, name: str) -> Iterable[PinnedTool]:
+        from entracte_server.engine.mcp_connection import McpUnavailable
+
+        try:
+            return (await self._connection(name).definitions()).values()
+        except McpUnavailable as error:
+            raise Refusal(
+                "TOOLSET_UNAVAILABLE",
+                f"The tools of the toolset {name!r} cannot be listed: {error}.",
+                toolset=name,
+            ) from None
+
+    def remote(self, definition: PinnedTool) -> Tool | None:
+        """The tool of an MCP server, as it was when it was listed; None where its toolset is not
+        registered any more."""
+        toolset = self._registered.get(definition.toolset)
+        if not isinstance(toolset, McpToolset):
+            return None
+        tool = self._made.get(definition)
+        if tool is None:
+            if len(self._made) >= MAX_KEPT:
+                self._made.clear()
+            tool = self._made[definition] = self._make(toolset, definition)
+        return tool
+
+    def _make(self, toolset: McpToolset, definition: PinnedTool) -> Tool:
+        async def execute(args: dict[str, Any], ctx: ToolContext[Any]) -> Any:
+            connection = self._connection(toolset.name)
+            # What a person approved is compared with what the server has now.
+            return await connection.call(definition, args, key=ctx.idempotency_key, fresh=ctx._approved)
+
+        return Tool(
+            name=definition.name,
+            description=definition.description,
+            input_schema=json_text.parse(definition.input_schema),
+            execute=execute,
+            requires_approval=toolset.demand(definition.remote),
+            idempotent=toolset.is_idempotent(definition.remote),
+            timeout=toolset.timeout,
+        )
+
+    def _connection(self, name: str) -> "McpConnection":
+        from entracte_server.engine.mcp_connection import McpConnection
+
+        connection = self._connections.get(name)
+        if connection is None:
+            toolset = self._registered[name]
+            assert isinstance(toolset, McpToolset)
+            connection = self._connections[name] = McpConnection(toolset)
+        return connection
+
+    async def close(self) -> None:
+        """End all sessions; bounded."""
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+
+
+def _chosen(agent: Agent, asked: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys((*agent.toolsets, *asked))
+
 
 def needs_of(options: RunOptions) -> tuple[str, ...]:
     """What must be registered in a process that goes on with a run, beside its agent."""
-    needs = [f"toolset {name}" for name in options.toolsets]
+    names = (*options.toolsets, *(tool.toolset for tool in options.pinned_tools))
+    needs = [f"toolset {name}" for name in dict.fromkeys(names)]
     hooks = [options.on_iteration_complete, options.prepare_step]
     if (around := options.hooks) is not None:
         hooks += [around.before_tool_call, around.after_tool_call]

@@ -3,10 +3,13 @@
 from contextlib import ExitStack
 from typing import Any
 
+import msgspec
+
 from entracte.v1 import agent_service_pb2 as pb
 from entracte.v1 import generate_result_pb2, pending_call_pb2, run_pb2
-from entracte_server.domain.errors import invalid
+from entracte_server.domain.errors import Refusal, invalid
 from entracte_server.domain.ids import new_id
+from entracte_server.domain.options import RunOptions
 from entracte_server.domain.runs import Snapshot
 from entracte_server.engine import decisions
 from entracte_server.engine.decisions import Ref, Verdict
@@ -36,7 +39,7 @@ class AgentService:
 
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> pb.GenerateResponse:
         """Start a run and wait until it rests."""
-        start = self._start(request)
+        start = await self._start(request)
         with Reader(self._engine, start.tenant, start.run_id) as reader:
             started = await self._started(start, context)
             if started.run.run_id != start.run_id:  # an earlier request chose another id
@@ -55,7 +58,7 @@ class AgentService:
 
     async def Stream(self, request: pb.StreamRequest, context: Context) -> None:
         """Start a run and write its chunks until it rests."""
-        start = self._start(request)
+        start = await self._start(request)
         with Reader(self._engine, start.tenant, start.run_id) as reader:
             started = await self._started(start, context)
             if started.run.run_id == start.run_id:
@@ -75,7 +78,7 @@ class AgentService:
             reader_timeout=self._engine.settings.reader_timeout,
         )
 
-    def _start(self, request: Any) -> Start:
+    async def _start(self, request: Any) -> Start:
         call = current.get()
         call.require("run")
         agent_id = checks.identifier("agent_id", request.agent_id)
@@ -86,16 +89,22 @@ class AgentService:
         call.run_id = run_id
         check_supported(request.options)
         toolsets = toolsets_from(self._engine.app, agent, request.options)
-        tools = self._engine.toolsets.server_tools(agent, toolsets)
-        return Start(
+        start = Start(
             tenant=call.principal.tenant,
             principal=call.principal.name,
             agent_id=agent_id,
             input=messages_from("messages", request.messages),
-            options=options_from(self._engine.app, agent, request.options, tools, toolsets),
+            options=RunOptions(),
             run_id=run_id,
             request=checks.request_key(request),
         )
+        try:
+            pinned = await self._engine.toolsets.pin(agent, toolsets)
+        except Refusal as refusal:
+            return msgspec.structs.replace(start, refusal=refusal)
+        tools = self._engine.toolsets.server_tools(agent, toolsets, pinned)
+        options = options_from(self._engine.app, agent, request.options, tools, toolsets, pinned)
+        return msgspec.structs.replace(start, options=options)
 
     async def _started(self, start: Start, context: Context) -> Started:
         started = await self._engine.start(start)

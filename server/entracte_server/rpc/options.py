@@ -15,6 +15,7 @@ from entracte_server.domain.expiry import ExpiryAction, RunExpiry
 from entracte_server.domain.options import (
     ClientTool,
     ModelSettings,
+    PinnedTool,
     RunOptions,
     ToolChoice,
 )
@@ -107,9 +108,10 @@ def options_from(
     options: options_pb2.GenerateOptions,
     tools: Mapping[str, Tool],
     toolsets: tuple[str, ...],
+    pinned: Iterable[PinnedTool],
 ) -> RunOptions:
-    """The options of a run of `agent` in which the server executes `tools`, some of them from `toolsets`;
-    all of the options are supported. Raises `Refusal`."""
+    """The options of a run of `agent`, all of them supported. The server executes `tools`, some of them from
+    `toolsets`, and of these the `pinned` from MCP servers. Raises `Refusal`."""
     client_tools = _client_tools(tools, options)
     names = {*tools, *(tool.name for tool in client_tools)}
     instructions = system_from("options.instructions", options.instructions)
@@ -136,6 +138,7 @@ def options_from(
         include_request_body=options.include_request_body,
         pending_call_expiry=_expiry(tools, options, client_tools),
         toolsets=toolsets,
+        pinned_tools=_active(options, pinned),
         telemetry=telemetry_from(options),
         tracing_options=tracing_from(options),
         rate_limit_wait=_rate_limit_wait(options),
@@ -189,6 +192,13 @@ def _retries(options: options_pb2.GenerateOptions) -> int | None:
     if options.max_processor_retries < 0:
         raise invalid("options.max_processor_retries", "must be at least 0")
     return options.max_processor_retries
+
+
+def _active(options: options_pb2.GenerateOptions, pinned: Iterable[PinnedTool]) -> tuple[PinnedTool, ...]:
+    """What of them has to be stored: a server may have many tools with long descriptions."""
+    if not options.HasField("active_tools"):
+        return tuple(pinned)
+    return tuple(tool for tool in pinned if tool.name in options.active_tools.names)
 
 
 def _active_tools(options: options_pb2.GenerateOptions, names: set[str]) -> tuple[str, ...] | None:

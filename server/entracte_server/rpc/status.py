@@ -72,6 +72,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "RUN_LEASE_LOST": grpc.StatusCode.ABORTED,
     "INTERNAL": grpc.StatusCode.INTERNAL,
     "WAIT_TOO_LONG": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "TOOLSET_UNAVAILABLE": grpc.StatusCode.FAILED_PRECONDITION,
 }
 
 

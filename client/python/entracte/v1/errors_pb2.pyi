@@ -128,6 +128,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """DEADLINE_EXCEEDED. The caller set no deadline and the server's own limit on the wait passed. What
     was started goes on: the same request, with the same `request_id`, joins it.
     """
+    ERROR_REASON_TOOLSET_UNAVAILABLE: _ErrorReason.ValueType  # 36
+    """FAILED_PRECONDITION. The run was to have a toolset whose server does not list its tools. No run was
+    started. Metadata: `toolset`.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC was refused: the `reason` of the google.rpc.ErrorInfo (domain `entracte.dev`) that
@@ -242,5 +246,9 @@ Metadata: `request_id`.
 ERROR_REASON_WAIT_TOO_LONG: ErrorReason.ValueType  # 35
 """DEADLINE_EXCEEDED. The caller set no deadline and the server's own limit on the wait passed. What
 was started goes on: the same request, with the same `request_id`, joins it.
+"""
+ERROR_REASON_TOOLSET_UNAVAILABLE: ErrorReason.ValueType  # 36
+"""FAILED_PRECONDITION. The run was to have a toolset whose server does not list its tools. No run was
+started. Metadata: `toolset`.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
