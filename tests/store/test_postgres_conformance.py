@@ -17,7 +17,7 @@ from entracte_server.testing.store_conformance.reading import ReadingSuite
 from entracte_server.testing.store_conformance.requests import RequestSuite
 from entracte_server.testing.store_conformance.signals import SignalSuite
 from entracte_server.testing.store_conformance.suite import OpenStore
-from entracte_server.testing.store_conformance.upkeep import ExpirySuite, RetentionSuite
+from entracte_server.testing.store_conformance.upkeep import BacklogSuite, ExpirySuite, RetentionSuite
 from tests.postgres import Postgres
 
 
@@ -68,6 +68,10 @@ class TestCommands(CommandSuite):
 
 
 class TestSignals(SignalSuite):
+    pass
+
+
+class TestBacklog(BacklogSuite):
     pass
 
 

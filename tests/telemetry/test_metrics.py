@@ -4,14 +4,17 @@ import asyncio
 import re
 import socket
 import urllib.request
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from entracte import Client
 from entracte_server import Agent, App, tool
+from entracte_server.engine import keeper, upkeep
 from entracte_server.testing import scripted, serve
-from tests.rpc.support import once
+from tests.rpc.support import once, until
 from tests.stores import default_store
 from tests.telemetry.collector import Collector
 
@@ -145,3 +148,40 @@ async def test_an_address_that_is_none_is_refused_by_name(address: str) -> None:
     with pytest.raises((OSError, ValueError), match="metrics_address"):
         async with serve(app(), metrics_address=address):
             pass
+
+
+async def test_what_waits_is_told_by_one_process_for_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(keeper, "ROUND", 0.05)
+    monkeypatch.setattr(upkeep, "BACKLOG_SECONDS", 0.05)
+    store = tmp_path / "entracte.db"
+    port = free_port()
+    ports = [port, port + 1]
+    agent = 'gen_ai_agent_name="pays"'
+
+    async def told() -> list[float | None]:
+        """What each process tells."""
+        texts = [await page(port) for port in ports]
+        return [
+            sample(t, "entracte_pending_calls", agent) if "\nentracte_pending_calls{" in t else None
+            for t in texts
+        ]
+
+    async with AsyncExitStack() as stack:
+        servers = [
+            await stack.enter_async_context(serve(app(), store=store, metrics_address=f"127.0.0.1:{p}"))
+            for p in ports
+        ]
+        client = await stack.enter_async_context(Client(servers[0].address))
+        parked = [await client.agent("pays").generate("Pay.") for _ in range(2)]
+
+        async def is_told(calls: int) -> bool:
+            return sorted(await told(), key=str) == [float(calls), None]
+
+        await until(lambda: is_told(2), "both are told")
+        pages = [await page(p) for p in ports]
+        assert sum("\nentracte_pending_calls_age_seconds{" in text for text in pages) == 1
+        for run in parked:
+            await client.agent("pays").decline(run.pending_calls[0])
+        await until(lambda: is_told(0), "none is left")

@@ -1,4 +1,5 @@
-"""What a server does by itself, about once a second: decide calls that have expired, delete what is old.
+"""What a server does by itself, about once a second: decide calls that have expired, delete what is old,
+count what waits where somebody wants to know.
 
 Each duty is held by one process at a time, so that they do not all do the same; should two of them
 believe that they have it, the store still lets one of them win. Expiry is a duty of those that serve
@@ -53,6 +54,10 @@ TRIM_PAUSE = 60.0
 """Seconds until it is looked again, when nothing old was left."""
 
 
+BACKLOG_SECONDS = 15.0
+"""How often it is counted what waits."""
+
+
 class Duty:
     """What one process does for all."""
 
@@ -97,6 +102,8 @@ class Upkeep:
         self._agents = frozenset(engine.app.agents)
         self._expiring = Duty(engine, f"expiry {same_app(engine.app)}")
         self._trimming = Duty(engine, "retention")
+        self._counting = Duty(engine, "backlog")
+        self._count_again = 0.0
         self._later: dict[str, float] = {}
         self._trim_again = 0.0
 
@@ -107,6 +114,23 @@ class Upkeep:
         except StoreError as error:
             _log.warning("expiry_failed", error=str(error))
         await self._trim()
+        if self._engine.telemetry.reads_backlog:
+            await self._count()
+
+    async def _count(self) -> None:
+        engine, loop = self._engine, asyncio.get_running_loop()
+        if not await self._counting.mine():
+            self._count_again = 0.0
+            engine.telemetry.backlog(None)
+        elif loop.time() >= self._count_again:
+            self._count_again = loop.time() + BACKLOG_SECONDS
+            waiting: dict[str, tuple[int, int]] = {}
+            for row in await engine.store.backlog():
+                agent = engine.app.agents.get(row.agent_id)
+                name = row.agent_id if agent is None else agent.name
+                calls, oldest = waiting.get(name, (0, row.oldest))
+                waiting[name] = (calls + row.calls, min(oldest, row.oldest))
+            engine.telemetry.backlog(waiting)
 
     # ---- expiry ----
 

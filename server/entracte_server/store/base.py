@@ -328,6 +328,14 @@ class Sighting(Data, frozen=True):
     alive: bool
 
 
+class Backlog(Data, frozen=True):
+    """How many calls of an agent wait, of all tenants, and since when the oldest does (ms)."""
+
+    agent_id: str
+    calls: int
+    oldest: int
+
+
 class Retention(Data, frozen=True):
     """What is old enough to go: times in milliseconds since the epoch, 0 keeps everything.
 
@@ -455,6 +463,10 @@ class Store(Protocol):
         """Open pending calls of any tenant, of these agents, that are past their `expire_time` at
         `now`, the longest expired first. Those of runs that have ended are not open. Not those of a
         record format this code does not know."""
+        ...
+
+    async def backlog(self) -> list[Backlog]:
+        """The open pending calls of all tenants, counted, by agent."""
         ...
 
     async def trim(self, old: Retention, *, limit: int) -> int:

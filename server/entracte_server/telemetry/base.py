@@ -2,7 +2,7 @@
 has, and the interface of those that record."""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -87,12 +87,18 @@ _AFTERWARDS = contextlib.nullcontext()
 
 
 class Telemetry:
-    """What a process records. `reads_callers`: whether `caller` is to be called for each RPC."""
+    """What a process records. `reads_callers`: whether `caller` is to be called for each RPC,
+    `reads_backlog`: whether `backlog` is to be called now and then."""
 
     reads_callers = False
+    reads_backlog = False
 
     def caller(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
         """Who makes the RPC that this task handles, from its metadata."""
+
+    def backlog(self, waiting: Mapping[str, tuple[int, int]] | None) -> None:
+        """How many calls wait, by the name of the agent, and since when the oldest does (ms); None: another
+        process tells."""
 
     def begin(self, snapshot: Snapshot, agent: Agent) -> Segment:
         """The first segment of a run that is about to be stored."""

@@ -1,6 +1,11 @@
 """The metrics of a process."""
 
-from opentelemetry.metrics import Meter
+import time
+from collections.abc import Iterator, Mapping
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from entracte_server.telemetry.names import AGENT_NAME
 
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 MINUTES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
@@ -35,6 +40,13 @@ class Instruments:
             "s",
             "How long a step executed: its model call, its tools, and what follows them.",
             explicit_bucket_boundaries_advisory=MINUTES,
+        )
+        self._backlog: Mapping[str, tuple[int, int]] | None = None
+        meter.create_observable_gauge(
+            "entracte.pending_calls", [self._calls], "{call}", "Calls that wait now, in the whole store."
+        )
+        meter.create_observable_gauge(
+            "entracte.pending_calls.age", [self._ages], "s", "How long the oldest of them has waited."
         )
         self.pending_opened = meter.create_counter(
             "entracte.pending_calls.opened", "{call}", "Calls that began to wait."
@@ -84,3 +96,19 @@ class Instruments:
             "How long a scorer took.",
             explicit_bucket_boundaries_advisory=SECONDS,
         )
+
+    def tell_backlog(self, waiting: Mapping[str, tuple[int, int]] | None) -> None:
+        """See `Telemetry.backlog`. Agents that had calls have 0 when they have none any more."""
+        if waiting is not None and self._backlog is not None:
+            waiting = {**dict.fromkeys(self._backlog, (0, 0)), **waiting}
+        self._backlog = waiting
+
+    # These two are called from the threads of exporters.
+
+    def _calls(self, _: CallbackOptions) -> Iterator[Observation]:
+        for agent, (calls, _since) in (self._backlog or {}).items():
+            yield Observation(calls, {AGENT_NAME: agent})
+
+    def _ages(self, _: CallbackOptions) -> Iterator[Observation]:
+        for agent, (calls, since) in (self._backlog or {}).items():
+            yield Observation(max(0.0, time.time() - since / 1000) if calls else 0.0, {AGENT_NAME: agent})

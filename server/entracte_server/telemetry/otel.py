@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -44,6 +44,8 @@ class OtelTelemetry(Telemetry):
     where neither run nor agent say so. `shutdown` sends what there is and may block, `make_global` makes
     others use the same providers."""
 
+    reads_backlog = True
+
     def __init__(
         self,
         spans: Spans | None,
@@ -65,6 +67,10 @@ class OtelTelemetry(Telemetry):
         carrier = {key: value for key, value in metadata if isinstance(value, str)}
         found = get_current_span(propagate.extract(carrier)).get_span_context()
         _caller.set(found if found.is_valid else None)
+
+    def backlog(self, waiting: Mapping[str, tuple[int, int]] | None) -> None:
+        """See `Telemetry`."""
+        self._instruments.tell_backlog(waiting)
 
     def begin(self, snapshot: Snapshot, agent: Agent) -> Segment:
         """See `Telemetry`."""

@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.store.base import (
+    Backlog,
     Cancel,
     Cancelled,
     ChunkRow,
@@ -200,6 +201,10 @@ class PostgresStore:
     async def expired(self, now: int, *, agents: frozenset[str], limit: int) -> list[PendingRow]:
         """See `Store.expired`."""
         return await self._pool.read(lambda: upkeep.expired(now, agents, limit))
+
+    async def backlog(self) -> list[Backlog]:
+        """See `Store.backlog`."""
+        return await self._pool.read(upkeep.backlog)
 
     async def trim(self, old: Retention, *, limit: int) -> int:
         """See `Store.trim`."""

@@ -1,7 +1,7 @@
 """Finding what has expired, and deleting: runs that somebody wants gone, and what is old."""
 
 from entracte_server.domain.runs import SNAPSHOT_FORMAT, PendingRow
-from entracte_server.store.base import Retention
+from entracte_server.store.base import Backlog, Retention
 from entracte_server.store.postgres.connection import Statement
 from entracte_server.store.postgres.programs import Program
 from entracte_server.store.postgres.rows import PENDING_WITH_RUN
@@ -15,6 +15,11 @@ _EXPIRED = (
     f"SELECT {PENDING_COLUMNS} FROM {PENDING_WITH_RUN} "
     "WHERE p.state = 'open' AND p.expire_time > 0 AND p.expire_time < $1 AND p.format <= $2 "
     "AND p.agent_id = ANY($3::text[]) ORDER BY p.expire_time, p.seq LIMIT $4"
+)
+
+_BACKLOG = (
+    "SELECT agent_id, count(*), min(create_time) FROM entracte.pending_calls WHERE state = 'open' "
+    "GROUP BY agent_id ORDER BY agent_id"
 )
 
 _TREE = (
@@ -62,6 +67,12 @@ def expired(now: int, agents: frozenset[str], limit: int) -> Program[list[Pendin
     """See `Store.expired`."""
     (found,) = yield [(_EXPIRED, (now, SNAPSHOT_FORMAT, sorted(agents), limit))]
     return [pending_row(row) for row in found.rows]
+
+
+def backlog() -> Program[list[Backlog]]:
+    """See `Store.backlog`."""
+    (found,) = yield [(_BACKLOG, ())]
+    return [Backlog(*row) for row in found.rows]
 
 
 def delete_tree(tenant: str, run_id: str) -> list[Statement]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.store.base import (
+    Backlog,
     Cancel,
     Cancelled,
     ChunkRow,
@@ -236,6 +237,10 @@ class SQLiteStore:
     async def expired(self, now: int, *, agents: frozenset[str], limit: int) -> list[PendingRow]:
         """See `Store.expired`."""
         return await self._read(lambda raw: upkeep.expired(raw, now, agents, limit))
+
+    async def backlog(self) -> list[Backlog]:
+        """See `Store.backlog`."""
+        return await self._read(upkeep.backlog)
 
     async def trim(self, old: Retention, *, limit: int) -> int:
         """See `Store.trim`."""

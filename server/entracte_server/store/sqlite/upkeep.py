@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Collection
 
 from entracte_server.domain.runs import SNAPSHOT_FORMAT, PendingRow
-from entracte_server.store.base import Retention
+from entracte_server.store.base import Backlog, Retention
 from entracte_server.store.records import PENDING_COLUMNS, pending_row
 from entracte_server.store.sqlite.writer import Transaction
 
@@ -20,6 +20,15 @@ _EXPIRED = (
     "CROSS JOIN runs r ON r.seq = p.run "
     "WHERE p.state = 'open' AND p.expire_time > 0 AND p.expire_time < ? AND p.format <= ? "
     "AND p.agent_id IN "
+)
+# Tenant by tenant, so that only what is open is read.
+_BACKLOG = (
+    "WITH RECURSIVE tenants(tenant) AS (SELECT min(tenant) FROM pending_calls UNION ALL "
+    "SELECT (SELECT min(p.tenant) FROM pending_calls p WHERE p.tenant > t.tenant) FROM tenants t "
+    "WHERE t.tenant IS NOT NULL) "
+    "SELECT p.agent_id, count(*), min(p.create_time) FROM tenants t "
+    "CROSS JOIN pending_calls p INDEXED BY pending_calls_of_tenant "
+    "ON p.tenant = t.tenant AND p.state = 'open' GROUP BY p.agent_id ORDER BY p.agent_id"
 )
 _TREE = (
     "SELECT seq FROM runs WHERE tenant = ? AND run_id = ? "
@@ -63,6 +72,11 @@ def expired(
         f"{_EXPIRED} ({names}) ORDER BY p.expire_time, p.seq LIMIT ?", (now, SNAPSHOT_FORMAT, *agents, limit)
     )
     return [pending_row(row) for row in rows]
+
+
+def backlog(connection: sqlite3.Connection) -> list[Backlog]:
+    """See `Store.backlog`."""
+    return [Backlog(*row) for row in connection.execute(_BACKLOG)]
 
 
 def delete_tree(tenant: str, run_id: str, transaction: Transaction) -> None:

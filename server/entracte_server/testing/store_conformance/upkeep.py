@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from entracte_server.domain.expiry import OnExpiry
 from entracte_server.domain.runs import SNAPSHOT_FORMAT, RunRow
 from entracte_server.store.base import (
+    Backlog,
     Claim,
     CreateRun,
     Decided,
@@ -144,6 +145,25 @@ class ExpirySuite(StoreSuite):
         assert refused.value.cause == "expired"
         released, _ = await store.claim(Claim(TENANT, pending.pending_call_id, "bob", 0, NOW + 11))
         assert released.claimed_by == ""
+
+
+class BacklogSuite(StoreSuite):
+    """`backlog`."""
+
+    async def test_what_waits_is_counted_by_agent(self, store: Store) -> None:
+        assert await store.backlog() == []
+        for tenant, agent_id in (("t1", "a"), ("t2", "a"), ("t2", "b"), ("t3", "b"), ("t3", "b")):
+            await waiting(store, tenant=tenant, agent_id=agent_id)
+        assert await store.backlog() == [Backlog("a", 2, NOW), Backlog("b", 3, NOW)]
+
+    async def test_what_is_settled_waits_no_more(self, store: Store) -> None:
+        _, call, pending = await waiting(store)
+        await store.decide(a_decide(pending, call))
+        run, _, _ = await waiting(store, park=False)
+        await store.write(a_write(run, chunks=chunks(4, 4), end=an_end()))
+        deleted, _, _ = await waiting(store)
+        await store.delete_run(TENANT, deleted.run_id, force=True, request=None)
+        assert await store.backlog() == []
 
 
 class RetentionSuite(StoreSuite):
