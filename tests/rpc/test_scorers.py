@@ -17,7 +17,7 @@ from entracte_server.engine import follow_ups, reading
 from entracte_server.engine.follow_ups import sampled
 from entracte_server.testing import TestServer, scripted, serve
 from tests import stores
-from tests.rpc.support import Peer, generate, peer_of, saying, until
+from tests.rpc.support import Peer, generate, peer_of, refused, rest_of, saying, until
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -118,6 +118,38 @@ class TestAgents:
             for run_id in (failed.run_id, cancelled.run_id):
                 assert await scores(client, run_id) == []
         assert judge.given == []
+
+    async def test_they_run_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No server looks around for them here."""
+        monkeypatch.setattr(follow_ups, "LOOK_SECONDS", 3600.0)
+        judge = Judge(RuntimeError("not now"), 0.25)
+        async with serving(App(agents=[talk(scorers=[judge.scorer])])) as (_, client):
+            results = [await client.agent("talk").generate("a") for _ in range(3)]
+            found = [(await scores(client, result.run_id))[0] for result in results]
+            assert [job.state for job in found] == ["succeeded"] * 3
+
+    async def test_no_more_than_some_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The others wait for their turn, without anybody looking around."""
+        monkeypatch.setattr(follow_ups, "LOOK_SECONDS", 3600.0)
+        monkeypatch.setattr(follow_ups, "AT_ONCE", 2)
+        busy = most = 0
+
+        @scorer
+        async def tone(given: ScorerInput) -> float:
+            nonlocal busy, most
+            busy += 1
+            most = max(most, busy)
+            await asyncio.sleep(0.01)
+            busy -= 1
+            return 1
+
+        async with serving(App(agents=[talk(scorers=[tone])])) as (_, client):
+            agent = client.agent("talk")
+            results = await asyncio.gather(*(agent.generate("a") for _ in range(9)))
+            for result in results:
+                [found] = await scores(client, result.run_id)
+                assert found.state == "succeeded"
+        assert most == 2
 
 
 class TestOptions:
@@ -355,6 +387,21 @@ class TestLate:
                 if names == ["tone"] and idle:
                     go_on.set()
             assert names == ["tone", "slow"]
+
+    async def test_a_stopping_server_sends_them_away(self) -> None:
+        go_on = threading.Event()
+        slow = CodeScorer(name="slow", function=lambda given: go_on.wait(20))
+        server = serve(App(agents=[talk(scorers=[slow])]), **default_store())
+        async with peer_of((await server.__aenter__()).address) as peer:
+            run_id = (await peer.one("Generate", generate())).run.run_id
+            request = run_service_pb2.WatchRunRequest(run_id=run_id, include_late=True)
+            call = peer.open("WatchRun", request)
+            assert (await call.read()).chunks
+            stopping = asyncio.create_task(server.__aexit__(None, None, None))
+            refusal = await refused(rest_of(call))
+            assert (refusal.code, refusal.reason) == ("UNAVAILABLE", "SERVER_DRAINING")
+            await stopping
+            go_on.set()
 
     async def test_a_run_that_is_parked_or_has_none(self) -> None:
         app = App(

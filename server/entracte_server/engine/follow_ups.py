@@ -174,7 +174,11 @@ class FollowUps:
         if scorer is None:
             return Scored(row.name, error=f"No server has a scorer called {row.subject!r}.")
         snapshot = await engine.store.load(row.tenant, row.run_id)
-        given = scorer_input(snapshot.run, snapshot.spec, snapshot.steps, snapshot.calls)
+        try:
+            given = scorer_input(snapshot.run, snapshot.spec, snapshot.steps, snapshot.calls)
+        except Exception:
+            _log.exception("follow_up_failed", run_id=row.run_id, follow_up=row.name)
+            return Scored(row.name, error="The server failed.")
         with engine.telemetry.afterwards(snapshot, engine.app.agents.get(snapshot.run.agent_id)):
             return await self._runner.run(scorer, given)
 
