@@ -164,9 +164,8 @@ async def test_a_model_as_judge_counts_in_the_usage() -> None:
         result = await it.both()
         assert (result.text, judge.calls) == ("b", 2)
         assert "score 0): thin" in it.prompts[1][-1][1]
-        per_call = result.steps[0].usage.total_tokens
-        assert per_call
-        assert result.usage.total_tokens == 4 * per_call
+        assert [step.usage.total_tokens for step in result.steps] == [30, 30]  # two calls in each
+        assert result.usage.total_tokens == 60
 
 
 async def test_an_observer_sees_every_score() -> None:

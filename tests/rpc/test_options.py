@@ -419,8 +419,14 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
         prepare_step="prepare_step",
         hooks=o.ToolHooks(before_tool_call="before_tool_call"),
         is_task_complete=o.TaskCompletion(scorers=["fine"]),
+        structured_output=o.StructuredOutput(
+            schema=js('{"type":"object"}'), error_strategy=o.StructuredOutput.ERROR_STRATEGY_WARN
+        ),
+        max_processor_retries=0,
     )
-    assert {field.name for field, _ in options.ListFields()} == SUPPORTED
+    assert {field.name for field, _ in options.ListFields()} == SUPPORTED - {
+        "output"
+    }  # one excludes the other
     response = await served.one(
         "Generate", agents.GenerateRequest(agent_id="talk", messages=[user()], options=options)
     )
