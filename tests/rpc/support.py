@@ -31,7 +31,7 @@ from entracte.v1 import (
     run_service_pb2,
     run_service_pb2_grpc,
 )
-from entracte_server import Agent, App, Hook, Tool, ToolContext, Toolset, ask_user, tool
+from entracte_server import Agent, App, Hook, Tool, ToolContext, Toolset, UnicodeNormalizer, ask_user, tool
 from entracte_server.testing import TestServer, scripted, serve
 from tests.stores import default_store
 
@@ -350,6 +350,7 @@ async def serving(
     app = App(
         agents=[*more] if only else [*agents(), *more],
         toolsets=[Toolset("asking", tools=[question])],
+        processors=[UnicodeNormalizer()],
         hooks=[
             Hook(kind=kind, name=kind, function=lambda info: None)
             for kind in ("iteration_complete", "prepare_step", "before_tool_call", "stop_when")

@@ -419,14 +419,17 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
         prepare_step="prepare_step",
         hooks=o.ToolHooks(before_tool_call="before_tool_call"),
         is_task_complete=o.TaskCompletion(scorers=["fine"]),
-        structured_output=o.StructuredOutput(
-            schema=js('{"type":"object"}'), error_strategy=o.StructuredOutput.ERROR_STRATEGY_WARN
+        input_processors=o.ProcessorRefs(
+            processors=[o.ProcessorRef(name="unicode", parameters=js('{"form":"NFKC"}'))]
         ),
-        max_processor_retries=0,
+        output_processors=o.ProcessorRefs(),
+        max_processor_retries=1,
+        structured_output=o.StructuredOutput(
+            schema=js('{"type":"string"}'), error_strategy=o.StructuredOutput.ERROR_STRATEGY_WARN
+        ),
     )
-    assert {field.name for field, _ in options.ListFields()} == SUPPORTED - {
-        "output"
-    }  # one excludes the other
+    # `output` does not go together with `structured_output`.
+    assert {field.name for field, _ in options.ListFields()} == SUPPORTED - {"output"}
     response = await served.one(
         "Generate", agents.GenerateRequest(agent_id="talk", messages=[user()], options=options)
     )

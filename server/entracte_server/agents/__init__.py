@@ -20,6 +20,17 @@ from entracte_server.agents.hooks import (
     hook,
 )
 from entracte_server.agents.mcp import McpToolset
+from entracte_server.agents.processors import (
+    LanguageDetector,
+    Moderation,
+    PiiFilter,
+    Processor,
+    PromptInjectionDetector,
+    StreamBatcher,
+    SystemPromptScrubber,
+    TokenLimiter,
+    UnicodeNormalizer,
+)
 from entracte_server.agents.scorers import LlmScorer, Sampled, Score, ScorerInput, ToolUse, scorer
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutput
@@ -36,9 +47,14 @@ __all__ = [
     "Hook",
     "Iteration",
     "IterationInfo",
+    "LanguageDetector",
     "LlmScorer",
     "McpToolset",
+    "Moderation",
+    "PiiFilter",
     "Price",
+    "Processor",
+    "PromptInjectionDetector",
     "RunView",
     "Sampled",
     "Score",
@@ -48,14 +64,18 @@ __all__ = [
     "StepView",
     "StopInfo",
     "StopWhen",
+    "StreamBatcher",
     "StructuredOutput",
+    "SystemPromptScrubber",
     "TaskCheck",
+    "TokenLimiter",
     "Tool",
     "ToolCallDone",
     "ToolCallInfo",
     "ToolContext",
     "ToolUse",
     "Toolset",
+    "UnicodeNormalizer",
     "ask_user",
     "hook",
     "scorer",

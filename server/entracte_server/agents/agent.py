@@ -8,12 +8,15 @@ from entracte_server.agents.approval import ApprovalPolicy, ApprovalPredicate, c
 from entracte_server.agents.expiry import WhatThen, expiry_from
 from entracte_server.agents.hooks import Hook, HookKind, by_name, find
 from entracte_server.agents.mcp import McpToolset
+from entracte_server.agents.processors import chains as processor_chains
+from entracte_server.agents.processors.base import Processor, Processors
+from entracte_server.agents.processors.base import registered as registered_processors
 from entracte_server.agents.scorers import Scorer, Scorers, choices, registered
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutputLike, structured_from
 from entracte_server.agents.tools import Tool
 from entracte_server.agents.toolsets import Toolset
-from entracte_server.domain.options import ApprovalRules, ModelSettings, ToolChoice, ToolHooks
+from entracte_server.domain.options import ApprovalRules, ModelSettings, RunOptions, ToolChoice, ToolHooks
 from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
 from entracte_server.models.base import Model
 
@@ -52,6 +55,9 @@ class Agent:
             the `App`; see `hook`. A caller's replace them, those around tool calls together.
         structured_output: What answers must look like: a pydantic model, a JSON Schema, or a
             `StructuredOutput` with more to say. A caller's replaces it.
+        input_processors, output_processors: What looks at, changes or stops what goes into the model and
+            what comes out of it: processors, or names of those of the `App`. A caller's replace them.
+        max_processor_retries: How often processors may send an answer back for another try. Default 0.
         expires_after, on_expiry: As tools have them, for the calls of tools that have none of their own
             and of client tools. A default answer answers what tools ask; other calls are declined.
 
@@ -87,6 +93,9 @@ class Agent:
         before_tool_call: Hook | str | None = None,
         after_tool_call: Hook | str | None = None,
         structured_output: StructuredOutputLike | None = None,
+        input_processors: Processors = (),
+        output_processors: Processors = (),
+        max_processor_retries: int | None = None,
         expires_after: float | timedelta | None = None,
         on_expiry: WhatThen = "decline",
     ) -> None:
@@ -133,6 +142,11 @@ class Agent:
         self.version = version
         self.telemetry = telemetry or TelemetryOptions()
         self.tracing_options = tracing_options or TracingOptions()
+        if max_processor_retries is not None and max_processor_retries < 0:
+            raise ValueError("max_processor_retries must be at least 0")
+        self.input_processors = tuple(input_processors)
+        self.output_processors = tuple(output_processors)
+        self.max_processor_retries = max_processor_retries
         self.own_hooks: list[Hook] = []
         self.on_iteration_complete = self._hook(on_iteration_complete)
         self.prepare_step = self._hook(prepare_step)
@@ -225,6 +239,8 @@ class App:
         agents: The agents.
         scorers: Judges of results, found by name like those of the agents.
         hooks: Functions that runs call at their turning points, found by name like those of the agents.
+        processors: What looks at, changes or stops what goes into models and what comes out of them, found
+            by name. Those given to an agent as objects are the agent's own.
         prices: What models cost, by `provider/model`.
         toolsets: Tools, those of MCP servers among them, for agents and callers to choose by the
             toolset's name.
@@ -242,6 +258,7 @@ class App:
         agents: Iterable[Agent],
         scorers: Iterable[Scorer] = (),
         hooks: Iterable[Hook] = (),
+        processors: Iterable[Processor] = (),
         prices: Mapping[str, Price] | None = None,
         toolsets: Iterable[Toolset | McpToolset] = (),
         approval_predicates: Mapping[str, ApprovalPredicate] | None = None,
@@ -261,6 +278,7 @@ class App:
         own = [item for agent in self.agents.values() for item in agent.own_scorers.values()]
         self.scorers = registered((*scorers, *own))
         self.hooks = by_name((*hooks, *(item for agent in self.agents.values() for item in agent.own_hooks)))
+        self.processors = registered_processors(processors)
         self.prices = dict(prices or {})
         for agent in self.agents.values():
             for choice in agent.scorers:
@@ -272,6 +290,7 @@ class App:
                 raise ValueError(f"agent {agent.id}: {error}") from None
 
     def _check(self, agent: Agent) -> None:
+        processor_chains.check(self.processors, (*agent.input_processors, *agent.output_processors))
         named: list[tuple[str, HookKind]] = [
             (agent.on_iteration_complete, "iteration_complete"),
             (agent.prepare_step, "prepare_step"),
@@ -296,6 +315,22 @@ class App:
         for name, kind in named:
             if name:
                 find(self.hooks, name, kind)
+
+    def processors_of(self, agent: Agent, options: RunOptions) -> tuple[list[Processor], list[Processor]]:
+        """The input and the output processors of a run, made for it."""
+        inputs = agent.input_processors if options.input_processors is None else options.input_processors
+        outputs = agent.output_processors if options.output_processors is None else options.output_processors
+        return processor_chains.chains(self.processors, inputs, outputs)
+
+    def asking_processors(self) -> list[Processor]:
+        """The processors that ask models, those of agents included."""
+        own = [
+            item
+            for agent in self.agents.values()
+            for item in (*agent.input_processors, *agent.output_processors)
+        ]
+        found = (*self.processors.values(), *(item for item in own if isinstance(item, Processor)))
+        return [processor for processor in found if processor.models]
 
     def check_prices(self, agent: Agent) -> None:
         """Raises `ValueError` unless all models of an agent have a price."""

@@ -273,7 +273,7 @@ def read_score(text: str) -> Score:
     Raises `ValueError`."""
     found: Score | None = None
     fault = "the model's answer has no JSON object with a score in it"
-    for value in _objects(text):
+    for value in json_objects(text):
         if "score" not in value:
             continue
         try:
@@ -297,7 +297,7 @@ def _score_of(value: Mapping[str, Any]) -> Score:
     return to_score(Score(score, reason))
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def json_objects(text: str) -> Iterator[dict[str, Any]]:
     decoder = json.JSONDecoder()
     position = 0
     for _ in range(MAX_OBJECTS):

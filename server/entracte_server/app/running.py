@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from entracte_server.agents.agent import Agent, App
+from entracte_server.agents.processors.base import Processor
 from entracte_server.agents.scorers import LlmScorer
 from entracte_server.app.settings import Settings
 from entracte_server.domain.data import Data
@@ -31,8 +32,8 @@ class Running(Data, frozen=True):
 
 
 class Resolver:
-    """Finds the models of an agent or of a scorer, or the one that is named, once. `stand_in` replaces
-    every model that is only named. Calls of the models are told to `telemetry`."""
+    """Finds the models of an agent, a scorer or a processor, or the one that is named, once. `stand_in`
+    replaces every model that is only named. Calls of the models are told to `telemetry`."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Resolver:
         self._known: dict[tuple[type, str], Sequence[Model]] = {}
         self._own: dict[str, Model] = {}
 
-    def __call__(self, asker: Agent | LlmScorer | str) -> Sequence[Model]:
+    def __call__(self, asker: Agent | LlmScorer | Processor | str) -> Sequence[Model]:
         """Raises `MissingApiKey`, `UnknownProvider`."""
         if isinstance(asker, str):  # by anybody, so not remembered here
             return (self._own.get(asker) or self._model(asker),)
@@ -69,6 +70,8 @@ class Resolver:
         for scorer in app.scorers.values():
             if isinstance(scorer, LlmScorer):
                 self(scorer)
+        for processor in app.asking_processors():
+            self(processor)
 
     def _model(self, item: str | Model) -> Model:
         if not isinstance(item, str):

@@ -8,15 +8,18 @@ import msgspec
 import structlog
 
 from entracte_server.agents.hooks import StepInfo
+from entracte_server.agents.processors.base import OUTPUT_HOOKS
 from entracte_server.domain import chunks as c
 from entracte_server.domain.messages import Message
 from entracte_server.domain.options import StepOverrides
+from entracte_server.domain.results import Tripwire
 from entracte_server.domain.runs import Feedback, Rejected, StepRecord
-from entracte_server.engine import prompt
+from entracte_server.engine import processed, prompt
 from entracte_server.engine.answer import Answer, is_empty
 from entracte_server.engine.configure import model_request
 from entracte_server.engine.hooking import HookFailed
 from entracte_server.engine.object_text import PartialObject
+from entracte_server.engine.processor_calls import Vetoed
 from entracte_server.engine.views import run_view, step_views
 from entracte_server.models.base import Model, ModelError, ModelRequest
 from entracte_server.models.streams import closing
@@ -51,11 +54,30 @@ class Asking:
 
     async def ask(self) -> StepRecord:
         """Ask the models of the agent, each when the one before it failed. What a failed one showed
-        is void: the next one is another attempt. Raises the last one's `ModelError`, and `HookFailed`."""
+        is void: the next one is another attempt. Where the record says `again`, a processor sent the answer
+        back. Raises the last one's `ModelError`, `HookFailed`, `Vetoed` and `ProcessorFailed`."""
+        processing = self._run.processing
+        while True:
+            try:
+                return await self._ask()
+            except ModelError as failure:
+                if processing is None or not await processing.ask_again(
+                    self._model_name, failure.error, self._messages or ()
+                ):
+                    raise
+                _log.info("model_asked_again", run_id=self._run.log.key[1], kind=failure.error.kind)
+                self._run.attempt += 1
+                self._announced = False
+
+    async def _ask(self) -> StepRecord:
         run = self._run
+        if run.processing is not None:
+            run.processing.held = None
         if self._messages is None:
+            if run.processing is not None:
+                await run.processing.opening()
             self._messages = prompt.conversation(run.spec, run.steps, run.calls.values())
-        overrides = await self._prepared(self._messages) if self._prepare is not None else None
+        overrides = await self._prepared(self._messages) if self._prepares() else None
         models = self._models
         if overrides is not None and overrides.model is not None:
             models = self._named(overrides.model)
@@ -66,7 +88,9 @@ class Asking:
             if not self._announced:
                 self._begin_attempt(model.name)
             try:
-                await self._read(model, answer, overrides, last=position == len(models) - 1)
+                answer = await self._read(model, answer, overrides, last=position == len(models) - 1)
+            except Vetoed as veto:
+                return self._sent_back(veto, answer)
             except ModelError as failure:
                 if position == len(models) - 1:
                     raise
@@ -80,6 +104,10 @@ class Asking:
             )
             if overrides is not None:
                 record = msgspec.structs.replace(record, overrides=overrides)
+            if run.processing is not None:
+                record = run.processing.settle(record)
+                if run.processing.held is not None:
+                    record = msgspec.structs.replace(record, held=True)
             record = self._kept(record)
             self._answer = None
             calls = answer.call_rows(run.step)
@@ -96,10 +124,14 @@ class Asking:
         run.log.flush()
         self._announced = True
 
+    def _prepares(self) -> bool:
+        """Whether something may be different in each step."""
+        processing = self._run.processing
+        return self._prepare is not None or (processing is not None and processing.has_steps)
+
     async def _prepared(self, messages: list[Message]) -> StepOverrides | None:
-        """What the hook wants to be different in this step."""
+        """What the hook and the processors want to be different in this step."""
         run = self._run
-        assert self._prepare is not None
         request = model_request(run.agent, run.spec.options, run.tools, messages, run.calls.values())
         info = StepInfo(
             run=run_view(run),
@@ -114,33 +146,37 @@ class Asking:
             model_settings=request.settings,
             provider_options=request.provider_options,
         )
-        overrides: StepOverrides | None = await run.services.hooks.call(self._prepare, info, StepOverrides)
+        overrides: StepOverrides | None = None
+        if self._prepare is not None:
+            overrides = await run.services.hooks.call(self._prepare, info, StepOverrides)
+        if run.processing is not None:
+            overrides = await run.processing.step(info, overrides)
         if overrides is not None:
             self._check(overrides)
         return overrides
 
+    @property
+    def _who(self) -> str:
+        """Who prepares the steps."""
+        return f"The hook {self._prepare.name}" if self._prepare is not None else "A processor"
+
     def _check(self, overrides: StepOverrides) -> None:
-        assert self._prepare is not None
         known = self._run.tools
         chosen = overrides.tool_choice.tool_name if overrides.tool_choice is not None else ""
         for name in (*(overrides.active_tools or ()), *((chosen,) if chosen else ())):
             if name not in known:
-                raise HookFailed(
-                    f"The hook {self._prepare.name} named a tool the run does not have: {name!r}."
-                )
+                raise HookFailed(f"{self._who} named a tool the run does not have: {name!r}.")
 
     def _named(self, name: str) -> Sequence[Model]:
-        assert self._prepare is not None
         try:
             return self._run.services.resolve(name)
         except ValueError as error:
-            raise HookFailed(
-                f"The hook {self._prepare.name} named a model that cannot be asked: {error}"
-            ) from None
+            raise HookFailed(f"{self._who} named a model that cannot be asked: {error}") from None
 
     async def _read(
         self, model: Model, answer: Answer, overrides: StepOverrides | None, *, last: bool
-    ) -> None:
+    ) -> Answer:
+        """The answer, once it is complete: the one given, or what processors made of it."""
         run = self._run
         messages = self._messages or []
         if run.steps and run.steps[-1].again:
@@ -151,21 +187,22 @@ class Asking:
         )
         structuring = run.structuring
         if structuring is None:
-            await self._receive(model, request, answer)
-            return
+            return await self._receive(model, request, answer)
         asked = structuring.request(request, model)
         try:
-            await self._receive(model, asked, answer, structuring.partial())
+            return await self._receive(model, asked, answer, structuring.partial())
         except ModelError as failure:
             if answer.shown or not structuring.may_ask_otherwise(asked, model, failure.error):
                 raise
             asked = structuring.request(request, model)
-            await self._receive(model, asked, answer, structuring.partial())
+            return await self._receive(model, asked, answer, structuring.partial())
 
     async def _receive(
         self, model: Model, request: ModelRequest, answer: Answer, partial: PartialObject | None = None
-    ) -> None:
+    ) -> Answer:
         run = self._run
+        if run.processing is not None:
+            return await processed.read(run, run.processing, model, request, answer, partial)
         async with closing(model.stream(request)) as batches:
             async for batch in batches:
                 shown = answer.add(batch)
@@ -179,11 +216,50 @@ class Asking:
                     run.log.extend(shown)
         if (fault := answer.fault()) is not None:
             raise ModelError(fault)
+        return answer
 
-    def keep_partial(self, reason: c.FinishReason) -> None:
-        """What had arrived of an answer that was cut stays in the result; its calls do not."""
+    def _sent_back(self, veto: Vetoed, answer: Answer) -> StepRecord:
+        """A processor stopped the answer: it is sent back, or else the run stops. Raises `Vetoed`."""
+        run, processing = self._run, self._run.processing
+        assert processing is not None
+        if not (veto.tripwire.retry and veto.hook in OUTPUT_HOOKS and processing.may_retry()):
+            raise veto
+        record = answer.record(
+            step=run.step, attempt=run.attempt, message_id=run.message_id, model=self._model_name
+        )
+        self._answer = None
+        run.log.emit(c.Tripwire(veto.tripwire))
+        record = self._kept(processing.settle(record))
+        return self.send_back(record, Feedback("processor", veto.tripwire.reason), shown=False)
+
+    def keep_vetoed(self, tripwire: Tripwire) -> StepRecord:
+        """The record of a step that a processor stopped before there was an answer that passed."""
+        run, processing = self._run, self._run.processing
+        assert processing is not None
+        if not self._announced:
+            self._begin_attempt(self._model_name or self._models[0].name)
+        answer, self._answer = self._answer or Answer(), None
+        record = answer.record(
+            step=run.step,
+            attempt=run.attempt,
+            message_id=run.message_id,
+            model=self._model_name,
+            reason="tripwire",
+        )
+        record = processing.settle(msgspec.structs.replace(processed.withheld(record), tripwire=tripwire))
+        record = self._kept(record)
+        run.log.stage(steps=(record,), patch=RunPatch(usage=run.total()))
+        return record
+
+    def keep_partial(self, reason: c.FinishReason, *, begun: bool = True) -> None:
+        """What had arrived of an answer that was cut stays in the result; its calls do not. Where the answer
+        was not `begun`, there is a step with nothing in it."""
         run = self._run
         answer, self._answer = self._answer, None
+        if answer is None and not begun:
+            answer = Answer()
+            if not self._announced:
+                self._begin_attempt(self._models[0].name)
         if answer is None:
             return
         record = answer.record(
@@ -193,6 +269,10 @@ class Asking:
             model=self._model_name,
             reason=reason,
         )
+        if run.processing is not None:
+            if run.processing.holds_answers or run.processing.holds_results:
+                record = processed.withheld(record)
+            record = run.processing.settle(record)
         if reason == "error" or not is_empty(record):
             run.log.stage(steps=(self._kept(record),), patch=RunPatch(usage=run.total()))
 

@@ -152,7 +152,9 @@ def last_request(
         snapshot.spec.options,
         tools,
         [
-            *prompt.conversation(snapshot.spec, snapshot.steps[:-1], earlier),
+            *prompt.conversation(
+                prompt.processed(snapshot.spec, snapshot.processing), snapshot.steps[:-1], earlier
+            ),
             *prompt.rejected_messages(snapshot.steps[-1]),
         ],
         earlier,

@@ -10,7 +10,9 @@ from entracte_server.domain.data import Data
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, Resolution, RunState
+from entracte_server.engine import processed
 from entracte_server.engine.follow_ups import follow_ups_of
+from entracte_server.engine.processor_calls import ProcessorFailed, Vetoed
 from entracte_server.engine.runlog import now_ms
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class Ending(Data, frozen=True):
 
 async def write(run: "RunExecution", ending: Ending) -> None:
     """Show how the run ends, and end it."""
+    if run.steps and run.steps[-1].held:  # what did not pass is dropped
+        run.remember(processed.withheld(run.steps[-1]))
     if ending.error is not None:
         run.log.emit(c.Error(ending.error))
         if ending.step_open or (run.steps and run.steps[-1].reason == "error"):
@@ -39,7 +43,8 @@ async def write(run: "RunExecution", ending: Ending) -> None:
     if ending.reason == "aborted":
         run.log.emit(c.Abort(run.cancel_reason or ""))
     run.log.emit(c.Finish(ending.reason, ending.cause, run.total()))
-    jobs = follow_ups_of(run.agent, run.spec.options, *run.log.key, succeeded=ending.state == "succeeded")
+    succeeded = ending.state == "succeeded" and ending.reason != "tripwire"
+    jobs = follow_ups_of(run.agent, run.spec.options, *run.log.key, succeeded=succeeded)
     await run.log.end(ending.state, ending.reason, ending.cause, run.executed_ms(), ending.error, jobs)
     run.has_follow_ups = bool(jobs)
     run.segment.rested(ending.state, ending.reason, ending.cause, ending.error)
@@ -54,6 +59,33 @@ def failed(run: "RunExecution", error: RunError) -> Ending:
 def without_object(error: RunError) -> Ending:
     """The answer is no object that fits the schema."""
     return Ending("failed", "error", "error", error, step_open=True)
+
+
+def tripped(run: "RunExecution", veto: Vetoed) -> Ending:
+    """A processor stopped it."""
+    record = run.steps[-1] if run.steps else None
+    if record is None or record.step != run.step or record.again:
+        record = run.asking.keep_vetoed(veto.tripwire)
+    else:
+        if record.held:  # else the answer itself has passed, and what came of it did not
+            record = processed.withheld(record)
+        record = msgspec.structs.replace(record, tripwire=veto.tripwire, reason="tripwire")
+        run.remember(record)
+    drop_calls(run, "A processor stopped the run before the call was settled.")
+    run.log.emit(c.Tripwire(veto.tripwire))
+    run.finish_step(record, continued=False)
+    return Ending("succeeded", "tripwire", "tripwire")
+
+
+def unprocessed(run: "RunExecution", failure: ProcessorFailed) -> Ending:
+    """A processor of it failed."""
+    record = run.steps[-1] if run.steps else None
+    if record is None or record.step != run.step or record.again:
+        run.asking.keep_partial("error", begun=False)
+    else:
+        run.remember(msgspec.structs.replace(record, reason="error"))
+    drop_calls(run, "The run failed before the call was settled.")
+    return Ending("failed", "error", "error", RunError("processor", str(failure)))
 
 
 def cancelled(run: "RunExecution") -> Ending:

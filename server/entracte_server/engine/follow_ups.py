@@ -15,6 +15,7 @@ import structlog
 from entracte_server.agents.agent import Agent
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.options import RunOptions
+from entracte_server.engine import prompt
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.scoring import Scored, ScorerRunner, scorer_input
 from entracte_server.engine.settings import EngineSettings
@@ -175,7 +176,8 @@ class FollowUps:
             return Scored(row.name, error=f"No server has a scorer called {row.subject!r}.")
         snapshot = await engine.store.load(row.tenant, row.run_id)
         try:
-            given = scorer_input(snapshot.run, snapshot.spec, snapshot.steps, snapshot.calls)
+            spec = prompt.processed(snapshot.spec, snapshot.processing)
+            given = scorer_input(snapshot.run, spec, snapshot.steps, snapshot.calls)
         except Exception:
             _log.exception("follow_up_failed", run_id=row.run_id, follow_up=row.name)
             return Scored(row.name, error="The server failed.")

@@ -16,7 +16,8 @@ from entracte_server.domain.runs import CheckRecord, Feedback, StepRecord
 from entracte_server.engine import checking, prompt
 from entracte_server.engine.endings import Ending
 from entracte_server.engine.hooking import HookFailed
-from entracte_server.engine.scoring import scorer_input, step_text, tool_use
+from entracte_server.engine.questions import step_text
+from entracte_server.engine.scoring import scorer_input, tool_use
 from entracte_server.engine.views import run_view, step_views
 
 if TYPE_CHECKING:

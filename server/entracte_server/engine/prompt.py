@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from entracte_server.domain import json_text
 from entracte_server.domain.messages import (
     AnyPart,
@@ -11,7 +13,7 @@ from entracte_server.domain.messages import (
     ToolResultPart,
     text_message,
 )
-from entracte_server.domain.runs import CallRow, Feedback, RunSpec, StepRecord
+from entracte_server.domain.runs import CallRow, Feedback, Processing, RunSpec, StepRecord
 
 
 def opening(spec: RunSpec) -> list[Message]:
@@ -28,6 +30,23 @@ def opening(spec: RunSpec) -> list[Message]:
         if message.role != "system"
     ]
     return system + turns
+
+
+def processed(spec: RunSpec, processing: Processing | None) -> RunSpec:
+    """What the run was asked, with what processors made of it in the place of what was said."""
+    if processing is None or processing.opening is None:
+        return spec
+    before = [message for message in spec.options.context if message.role != "system"]
+    turns = [message for message in processing.opening if message.role != "system"]
+    asked = [message for message in spec.input if message.role != "system"]
+    if len(turns) == len(before) + len(asked):
+        context = len(before)
+    else:  # of what was left out or added, nobody says where it belongs: it is the input's
+        pairs = enumerate(zip(before, turns, strict=False))
+        context = next((index for index, (old, new) in pairs if old != new), min(len(before), len(turns)))
+    options = msgspec.structs.replace(spec.options, context=tuple(turns[:context]), system=())
+    system = tuple(message.text for message in processing.opening if message.role == "system")
+    return msgspec.structs.replace(spec, system=system, input=tuple(turns[context:]), options=options)
 
 
 def result_part(call: CallRow) -> ToolResultPart:
@@ -79,11 +98,14 @@ def is_feedback(message: Message) -> bool:
 
 
 def rejected_messages(record: StepRecord) -> list[Message]:
-    """What the model is shown of the attempts at this step whose answers were sent back."""
+    """What the model is shown of the attempts at this step whose answers were sent back. Where it is not
+    shown an answer, it is told of the last one only: of others it cannot know what is meant."""
     messages = []
-    for rejected in record.rejected:
+    for position, rejected in enumerate(record.rejected):
         if rejected.parts:
             messages.append(Message("assistant", rejected.parts))
+        elif position < len(record.rejected) - 1:
+            continue
         messages += [feedback_message(feedback) for feedback in rejected.feedback]
     return messages
 

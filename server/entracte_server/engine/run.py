@@ -28,13 +28,15 @@ from entracte_server.domain.runs import (
     Snapshot,
     StepRecord,
 )
-from entracte_server.engine import endings
+from entracte_server.engine import endings, processed, prompt
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.asking import Asking
 from entracte_server.engine.configure import merge_options
 from entracte_server.engine.endings import Ending
 from entracte_server.engine.hooking import HookFailed
 from entracte_server.engine.judging import Judging
+from entracte_server.engine.processing import processing_of
+from entracte_server.engine.processor_calls import ProcessorFailed, Vetoed
 from entracte_server.engine.runlog import RunLog
 from entracte_server.engine.services import Services
 from entracte_server.engine.settle import HandedOver, Settlement
@@ -67,7 +69,7 @@ class RunExecution:
         exhausted: bool = False,
     ) -> None:
         self.row = snapshot.run
-        self.spec = snapshot.spec
+        self.spec = prompt.processed(snapshot.spec, snapshot.processing)
         self.agent = agent
         self.log = log
         self.segment = segment
@@ -105,6 +107,7 @@ class RunExecution:
         self._started = 0.0
         self._request_context: Mapping[str, Any] | None = None
         self._judging = Judging(self)
+        self.processing = processing_of(self, snapshot.processing)
 
     # ---- what the settlement works with ----
 
@@ -285,6 +288,10 @@ class RunExecution:
             return (
                 endings.cancelled(self) if self.cancel_reason is not None else endings.timed_out(self, limit)
             )
+        except Vetoed as veto:
+            return endings.tripped(self, veto)
+        except ProcessorFailed as failure:
+            return endings.unprocessed(self, failure)
         except (HandedOver, LeaseLost, StoreUnavailable, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:  # an author's code may raise anything; SystemExit would end the server
@@ -305,12 +312,16 @@ class RunExecution:
                     return endings.failed(self, failure.error)
                 except HookFailed as failure:
                     return endings.failed(self, RunError("hook", str(failure)))
+                if record.again:
+                    continue
             if record.requested_tools:
                 self._settlement = Settlement(self, record)
                 if await self._settlement.settle():
                     return None
                 if self._settlement.expired is not None:
                     return endings.expired(self, self._settlement.expired)
+                if self._settlement.stopped is not None:
+                    raise self._settlement.stopped
                 self._judging.settled(faulty=self._settlement.faulty)
             if self.structuring is not None and self.structuring.is_due(record):
                 async with self.until_leaving():
@@ -320,6 +331,8 @@ class RunExecution:
                 if record.again:
                     continue
             record, ending = await self._judging.judge(record)
+            if self.processing is not None:
+                record = await self._passed(record, ending)
             self.finish_step(record, continued=ending is None)
             if ending is not None:
                 return ending
@@ -344,6 +357,21 @@ class RunExecution:
         finally:
             self._cut = None
 
+    async def _passed(self, record: StepRecord, ending: Ending | None) -> StepRecord:
+        """The step after the processing of the result, where it is the last, and shown if it was held."""
+        processing, before = self.processing, record
+        assert processing is not None
+        if ending is not None and ending.state == "failed":
+            return record
+        if ending is not None and processing.has_results:
+            async with self.until_leaving():
+                record = await processing.result(record, ending.reason)
+        if record.held:
+            record = processed.release(self, record)
+        if record is not before:
+            self.remember(record)
+        return record
+
     @property
     def message_id(self) -> str:
         """The id of the message that the answer of this step becomes."""
@@ -355,6 +383,13 @@ class RunExecution:
         """The last step has something added to it; written with the next commit."""
         self.steps[-1] = record
         self.log.stage(steps=(record,), patch=RunPatch(usage=self.total()))
+
+    def show(self, payload: c.Payload) -> None:
+        """Add a chunk that was made of the step's answer, which is shown when the answer is."""
+        if self.processing is not None and self.processing.held is not None:
+            self.processing.held.append(payload)
+        else:
+            self.log.emit(payload)
 
     def finish_step(self, record: StepRecord, *, continued: bool) -> None:
         self.segment.step_ended(record)

@@ -19,15 +19,13 @@ from entracte_server.agents.scorers import (
 )
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
-from entracte_server.domain.messages import TextPart
 from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import CallRow, RunRow, RunSpec, StepRecord
 from entracte_server.engine import prompt
-from entracte_server.engine.answer import Answer
 from entracte_server.engine.authored import AuthoredCode
+from entracte_server.engine.questions import ask, step_text
 from entracte_server.engine.settings import EngineSettings
-from entracte_server.models.base import Model, ModelError, ModelRequest
-from entracte_server.models.streams import closing
+from entracte_server.models.base import Model, ModelError
 from entracte_server.telemetry.base import NOTHING, Telemetry
 
 _log = structlog.get_logger(__name__)
@@ -80,7 +78,7 @@ class ScorerRunner:
         try:
             async with clock:
                 if isinstance(scorer, LlmScorer):
-                    score = read_score(await self._ask(scorer, scorer.request(given), usage))
+                    score = read_score(await ask(self._resolve(scorer), scorer.request(given), usage))
                 else:
                     score = to_score(await self._call(scorer, given))
         except asyncio.CancelledError:
@@ -109,27 +107,6 @@ class ScorerRunner:
             return await self._authored.in_task(lambda: scorer(given), f"scorer:{scorer.name}")
         return await self._authored.in_thread(lambda: scorer(given), "entracte-scorer")
 
-    async def _ask(self, scorer: LlmScorer, request: ModelRequest, usage: list[Usage]) -> str:
-        """The text of an answer; each model is asked when the one before it failed."""
-        models = self._resolve(scorer)
-        for position, model in enumerate(models):
-            answer = Answer()
-            try:
-                async with closing(model.stream(request)) as batches:
-                    async for batch in batches:
-                        answer.add(batch)
-                if answer.finish is not None:
-                    usage[0] += answer.finish.usage
-                if (fault := answer.fault()) is not None:
-                    raise ModelError(fault)
-            except ModelError:
-                if position == len(models) - 1:
-                    raise
-                continue
-            record = answer.record(step=0, attempt=0, message_id="", model=model.name)
-            return step_text(record)
-        raise AssertionError("a scorer that asks models has at least one")
-
     def _told(self, error: BaseException) -> str:
         if self._settings.tool_errors == "generic" and not isinstance(error, ValueError):
             return "the scorer failed"
@@ -137,11 +114,6 @@ class ScorerRunner:
             return str(error) or type(error).__name__
         except BaseException:  # an exception's text is its author's code
             return type(error).__name__
-
-
-def step_text(record: StepRecord) -> str:
-    """The text of a step's answer."""
-    return "".join(part.text for part in record.parts if isinstance(part, TextPart))
 
 
 def scorer_input(

@@ -22,6 +22,7 @@ class EngineSettings(Data, frozen=True):
     max_faulty_steps: how many steps in a row may have no usable tool call.
     tool_errors: whether the model and the stream are told what a tool raised.
     scorer_timeout: the longest one scorer may take, unless it says otherwise.
+    processor_timeout: the longest one call of a processor may take, unless it says otherwise.
     max_runs, runs_per_principal: how many runs may execute in this process before no more are started,
         of all and of one principal.
     retain_chunks, retain_runs: how long the chunk logs of ended runs, and ended runs, are kept; None:
@@ -43,6 +44,7 @@ class EngineSettings(Data, frozen=True):
     max_faulty_steps: int = 3
     tool_errors: Literal["message", "generic"] = "message"
     scorer_timeout: float = 60.0
+    processor_timeout: float = 60.0
     max_runs: int = 10_000
     runs_per_principal: int = 10_000
     retain_chunks: float | None = None

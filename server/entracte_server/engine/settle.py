@@ -8,6 +8,7 @@ without people.
 import asyncio
 import hashlib
 from collections import deque
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,6 +28,7 @@ from entracte_server.engine.configure import tools_in
 from entracte_server.engine.execution import Came, Lost, Redefined
 from entracte_server.engine.expiry import EXPIRED, expiry_of
 from entracte_server.engine.outlet import Outlet
+from entracte_server.engine.processor_calls import ProcessorFailed, Vetoed
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.tool_hooks import ToolCallHooks
 from entracte_server.engine.toolsets import needs_of
@@ -63,7 +65,8 @@ class Settlement:
     """Settles one step of one run. Owns the tasks of its tools.
 
     `faulty`: no call of the step could be used. `expired`: the call whose expiry fails the run, once
-    there is one; then the step is settled as soon as no tool of it runs, and the rest stays as it is.
+    there is one; then the step is settled as soon as no tool of it runs, and the rest stays as it is. The
+    same holds when a processor stopped the run, or failed, at a result: `stopped`.
     """
 
     def __init__(self, run: "RunExecution", record: StepRecord) -> None:
@@ -73,12 +76,15 @@ class Settlement:
         chosen = record.overrides.tool_choice if record.overrides is not None else None
         self._may_call = (chosen or run.tool_choice).mode != "none"
         self._hooks = ToolCallHooks(run)
+        processing = run.processing
+        self._processing = processing if processing is not None and processing.has_tool_results else None
         self._ready: deque[tuple[CallRow, Tool, Arguments]] = deque()
         self._tasks: dict[asyncio.Task[Came], str] = {}
         self._asking: dict[asyncio.Task[Outcome | None], tuple[CallRow, Tool, Arguments]] = {}
         self._wake: asyncio.Future[None] | None = None
         self.faulty = False
         self.expired: CallRow | None = None
+        self.stopped: Vetoed | ProcessorFailed | None = None
 
     def wake(self) -> None:
         """There is something in the run's inbox."""
@@ -125,7 +131,7 @@ class Settlement:
                 known = run.calls[call.call_id]
                 if known.state == "waiting" and known.round == call.round:
                     self._apply(call)
-            if self.expired is not None:
+            if self.expired is not None or self.stopped is not None:
                 self._ready.clear()
                 if not self.executing:
                     return False
@@ -165,7 +171,12 @@ class Settlement:
                 self._wake = None
         for task in [t for t in self._tasks if t.done()]:
             call = self._run.calls[self._tasks.pop(task)]
-            self._came_to(call, task.result())
+            try:
+                came_to = task.result()
+            except (Vetoed, ProcessorFailed) as stopped:
+                self.stopped = self.stopped or stopped
+            else:
+                self._came_to(call, came_to)
         for asked in [t for t in self._asking if t.done()]:
             call, tool, arguments = self._asking.pop(asked)
             if (outcome := asked.result()) is not None:
@@ -264,7 +275,11 @@ class Settlement:
         run = self._run
         call = run.shown(call)
         if call.outcome is not None:
-            self._settled(call, call.outcome)
+            if call.outcome.kind == "result" and self._processing is not None:
+                self._run.update(call)
+                self._work(call, self._processing.tool_result(call, call.outcome))
+            else:
+                self._settled(call, call.outcome)
             return
         if call.redefined:
             self._classify(msgspec.structs.replace(call, redefined=False))
@@ -316,11 +331,20 @@ class Settlement:
             if isinstance(context, Outcome):
                 self._settled(call, context)
                 continue
-            task = asyncio.create_task(
-                run.services.tools.run(tool, arguments, context), name=f"call:{call.tool_name}"
-            )
-            task.add_done_callback(self._ended)
-            self._tasks[task] = call.call_id
+            self._work(call, self._execute(call, tool, arguments, context))
+
+    def _work(self, call: CallRow, work: Coroutine[Any, Any, Outcome | Parked]) -> None:
+        task = asyncio.create_task(work, name=f"call:{call.tool_name}")
+        task.add_done_callback(self._ended)
+        self._tasks[task] = call.call_id
+
+    async def _execute(
+        self, call: CallRow, tool: Tool, arguments: Arguments, context: ToolContext[Any]
+    ) -> Outcome | Parked:
+        outcome = await self._run.services.tools.run(tool, arguments, context)
+        if self._processing is not None and isinstance(outcome, Outcome) and outcome.kind == "result":
+            return await self._processing.tool_result(call, outcome)
+        return outcome
 
     def _context(self, call: CallRow, tool: Tool) -> ToolContext[Any] | Outcome:
         run = self._run

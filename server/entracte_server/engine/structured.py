@@ -19,7 +19,7 @@ from entracte_server.engine import prompt
 from entracte_server.engine import structured_request as asks
 from entracte_server.engine.answer import Answer
 from entracte_server.engine.object_text import PartialObject, Unfit, read_object
-from entracte_server.engine.scoring import step_text
+from entracte_server.engine.questions import step_text
 from entracte_server.models.base import Model, ModelError, ModelRequest
 from entracte_server.models.streams import closing
 
@@ -126,7 +126,7 @@ class Structuring:
         error: RunError | None = None
         if isinstance(outcome, str):
             made = msgspec.structs.replace(made, object=outcome)
-            run.log.emit(c.ObjectResult(outcome, False, made.model))
+            run.show(c.ObjectResult(outcome, False, made.model))
         else:
             _log.info("no_object", run_id=run.log.key[1], kind=outcome.error.kind, step=record.step)
             match options.error_strategy:
@@ -138,7 +138,7 @@ class Structuring:
                 case "fallback":
                     assert options.fallback_value is not None
                     made = msgspec.structs.replace(made, object=options.fallback_value, is_fallback=True)
-                    run.log.emit(c.ObjectResult(options.fallback_value, True))
+                    run.show(c.ObjectResult(options.fallback_value, True))
         record = msgspec.structs.replace(record, structured=made)
         run.remember(record)
         return record, error
@@ -193,7 +193,7 @@ class Structuring:
             async for batch in batches:
                 answer.add(batch)
                 if (chunk := partial.add(batch)) is not None:
-                    log.emit(chunk)
+                    self._run.show(chunk)
                     log.flush()
                     await log.room()
         if (fault := answer.fault()) is not None:

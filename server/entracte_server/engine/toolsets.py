@@ -141,6 +141,8 @@ def needs_of(options: RunOptions) -> tuple[str, ...]:
     """What must be registered in a process that goes on with a run, beside its agent."""
     names = (*options.toolsets, *(tool.toolset for tool in options.pinned_tools))
     needs = [f"toolset {name}" for name in dict.fromkeys(names)]
+    processors = (*(options.input_processors or ()), *(options.output_processors or ()))
+    needs += [f"processor {processor.name}" for processor in processors]
     hooks = [options.on_iteration_complete, options.prepare_step]
     if (around := options.hooks) is not None:
         hooks += [around.before_tool_call, around.after_tool_call]
@@ -157,6 +159,7 @@ def missing(app: App, needs: Iterable[str]) -> str | None:
         "toolset": app.toolsets,
         "scorer": app.scorers,
         "hook": app.hooks,
+        "processor": app.processors,
     }
     for need in needs:
         kind, _, name = need.partition(" ")

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from entracte_server.agents.hooks import RunView, StepView
-from entracte_server.engine.scoring import step_text, tool_use
+from entracte_server.engine.questions import step_text
+from entracte_server.engine.scoring import tool_use
 
 if TYPE_CHECKING:
     from entracte_server.engine.run import RunExecution

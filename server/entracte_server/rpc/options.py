@@ -23,6 +23,7 @@ from entracte_server.rpc import checks
 from entracte_server.rpc.approval_options import approval_from
 from entracte_server.rpc.call import current
 from entracte_server.rpc.messages import messages_from, system_from
+from entracte_server.rpc.processor_options import max_retries, processor_refs
 from entracte_server.rpc.scorer_options import scorers_from
 from entracte_server.rpc.stopping_options import hook_name, stop_when, task_completion, tool_hooks
 from entracte_server.rpc.structured_options import structured_output
@@ -61,6 +62,8 @@ SUPPORTED = frozenset(
         "is_task_complete",
         "structured_output",
         "output",
+        "input_processors",
+        "output_processors",
         "max_processor_retries",
     }
 )
@@ -152,7 +155,9 @@ def options_from(
         hooks=tool_hooks(app, options),
         is_task_complete=task_completion(app, options),
         structured_output=structured_output(agent, options),
-        max_processor_retries=_retries(options),
+        input_processors=processor_refs(app, options, "input_processors"),
+        output_processors=processor_refs(app, options, "output_processors"),
+        max_processor_retries=max_retries(options),
     )
 
 
@@ -184,14 +189,6 @@ def _at_least_one(options: options_pb2.GenerateOptions, name: str) -> int | None
     if value < 1:
         raise invalid(f"options.{name}", "must be at least 1")
     return value
-
-
-def _retries(options: options_pb2.GenerateOptions) -> int | None:
-    if not options.HasField("max_processor_retries"):
-        return None
-    if options.max_processor_retries < 0:
-        raise invalid("options.max_processor_retries", "must be at least 0")
-    return options.max_processor_retries
 
 
 def _active(options: options_pb2.GenerateOptions, pinned: Iterable[PinnedTool]) -> tuple[PinnedTool, ...]:

@@ -1,8 +1,8 @@
 """What a run has come to, from its stored steps and calls: the one way a result is made, whoever asks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from entracte.v1 import chunk_pb2, generate_result_pb2
+from entracte.v1 import chunk_pb2, generate_result_pb2, message_pb2
 from entracte_server.domain import chunks as c
 from entracte_server.domain.errors import Refusal
 from entracte_server.domain.messages import ReasoningPart, TextPart
@@ -88,6 +88,18 @@ def _limit(limit: Limit) -> generate_result_pb2.RateLimit:
     return message
 
 
+def _with_metadata(
+    messages: Iterable[message_pb2.Message], attached: Mapping[str, str]
+) -> Iterator[message_pb2.Message]:
+    """The messages with what processors attached to those of these ids."""
+    for message in messages:
+        copy = message_pb2.Message()
+        copy.CopyFrom(message)
+        if message.id in attached:
+            copy.metadata.text = attached[message.id]
+        yield copy
+
+
 def result_message(
     snapshot: Snapshot, request_body: Callable[[], str | None] = lambda: None
 ) -> generate_result_pb2.GenerateResult:
@@ -103,17 +115,18 @@ def result_message(
         finish_reason=values.FINISH_REASONS.number(run.finish_reason),
         stop_cause=values.STOP_CAUSES.number(run.stop_cause),
         pending_calls=[pending_message(row) for row in waiting],
-        messages=to_messages(snapshot.spec.input),
+        messages=to_messages(prompt.processed(snapshot.spec, snapshot.processing).input),
     )
     asked = len(result.messages)
     if snapshot.spec.trace is not None:
         result.trace_id, result.span_id = snapshot.spec.trace.trace_id, snapshot.spec.trace.span_id
     texts = []
+    attached: dict[str, str] = {}
     usage = Usage()
     for record in steps:
         own = calls.get(record.step, [])
         usage = usage + record.whole_usage
-        if record.again:  # nothing of it counts but what it cost
+        if record.again or record.held:  # nothing of it counts but what it cost
             continue
         step = result.steps.add(
             step=record.step,
@@ -126,7 +139,12 @@ def result_message(
             reasoning_text="".join(part.text for part in _thinking(record)),
             is_draft=record.is_draft,
         )
+        if record.tripwire is not None:
+            step.tripwire.CopyFrom(values.tripwire(record.tripwire))
+            result.tripwire.CopyFrom(step.tripwire)
         added = to_messages(prompt.step_messages(record, own))
+        if record.metadata is not None:
+            attached[record.message_id] = record.metadata
         step.response.messages.extend(added)
         result.messages.extend(added)
         if not record.is_draft:
@@ -154,6 +172,8 @@ def result_message(
         last = steps[len(result.steps) - 1]
         result.response.CopyFrom(_response(last))
         result.response.messages.extend(result.messages[asked:])
+        if attached:
+            result.response.ui_messages.extend(_with_metadata(result.messages[asked:], attached))
         if last.response.provider_metadata is not None:
             result.provider_metadata.text = last.response.provider_metadata
         if (made := last.structured) is not None and made.object is not None and not last.is_draft:
@@ -166,7 +186,8 @@ def result_message(
     if snapshot.spec.options.include_request_body and (body := request_body()) is not None:
         result.request.body.text = body
     if snapshot.spec.options.return_scorer_data:
-        given = scorer_input(run, snapshot.spec, steps, snapshot.calls)
+        seen = [record for record in steps if not record.held]
+        given = scorer_input(run, prompt.processed(snapshot.spec, snapshot.processing), seen, snapshot.calls)
         result.scoring_data.input.text, result.scoring_data.output.text = scoring_data(given)
     size = result.ByteSize()
     if size > MAX_MESSAGE - 1024 * 1024:

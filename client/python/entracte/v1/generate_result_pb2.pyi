@@ -346,7 +346,7 @@ class ResponseInfo(_message.Message):
 
     @_builtins.property
     def ui_messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """The same with what processors attached."""
+        """The same with what processors attached to them as metadata; empty where they attached nothing."""
 
     @_builtins.property
     def request_limit(self) -> Global___RateLimit:
