@@ -333,14 +333,14 @@ class Settlement:
                 continue
             self._work(call, self._execute(call, tool, arguments, context))
 
-    def _work(self, call: CallRow, work: Coroutine[Any, Any, Outcome | Parked]) -> None:
+    def _work(self, call: CallRow, work: Coroutine[Any, Any, Came]) -> None:
         task = asyncio.create_task(work, name=f"call:{call.tool_name}")
         task.add_done_callback(self._ended)
         self._tasks[task] = call.call_id
 
     async def _execute(
         self, call: CallRow, tool: Tool, arguments: Arguments, context: ToolContext[Any]
-    ) -> Outcome | Parked:
+    ) -> Came:
         outcome = await self._run.services.tools.run(tool, arguments, context)
         if self._processing is not None and isinstance(outcome, Outcome) and outcome.kind == "result":
             return await self._processing.tool_result(call, outcome)
