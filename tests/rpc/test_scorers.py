@@ -312,6 +312,23 @@ class TestJudges:
         assert told == {"input": [{"role": "user", "text": "hello"}], "output": "good day"}
         assert "Is it helpful?" in first.messages[0].text
 
+    async def test_of_an_object(self) -> None:
+        """The object is what came of the run, not the words around it."""
+        model = scripted([[{"text": '{"score": 1}'}]])
+        judge, code = LlmScorer(name="right", model=model, criteria="Is it right?"), Judge(name="code")
+        writer = Agent(id="writer", model=saying({"text": 'Here: {"n": 9007199254740993}'}))
+        async with serving(App(agents=[writer], scorers=[judge, code.scorer])) as (_, client):
+            schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+            result = await client.agent("writer").generate(
+                "hello", structured_output={"schema": schema}, scorers=["right", "code"]
+            )
+            assert result.object == {"n": 9007199254740993}
+            assert [found.score for found in await scores(client, result.run_id)] == [0.5, 1.0]
+        [request] = model.requests
+        assert json.loads(request.messages[1].text)["output"] == {"n": 9007199254740993}
+        [given] = code.given
+        assert given.object == {"n": 9007199254740993}
+
     async def test_a_model_that_fails(self) -> None:
         judge = LlmScorer(name="helpful", model=saying({"throw": "out of order"}), criteria="c")
         async with serving(App(agents=[talk(scorers=[judge])])) as (_, client):

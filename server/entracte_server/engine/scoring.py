@@ -121,6 +121,8 @@ def scorer_input(
 ) -> ScorerInput:
     """What scorers see of a run as it stands."""
     calls = sorted(calls, key=lambda call: (call.step, call.index))
+    steps = [record for record in steps if not record.again]
+    made = steps[-1].structured if steps and not steps[-1].is_draft else None
     opening = prompt.opening(spec)
     context = spec.options.request_context
     return ScorerInput(
@@ -132,6 +134,7 @@ def scorer_input(
         output_messages=tuple(prompt.answers(steps, calls)),
         tool_uses=tuple(tool_use(call) for call in calls if not call.provider_executed),
         request_context=json_text.parse(context) if context else {},
+        object=json_text.parse_stored(made.object) if made is not None and made.object is not None else None,
         thread_id=run.thread_id,
         resource_id=run.resource_id,
         step=len(steps),
