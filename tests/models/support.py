@@ -313,6 +313,8 @@ def check_shape(outcome: Outcome, request: ModelRequest = HI) -> None:
     if outcome.error is None:
         assert len(finishes) == 1
         assert outcome.events[-1] is finishes[0]
-        assert list(names) == ended
+        theirs = {call.tool_call_id for call in outcome.calls if call.provider_executed}
+        assert [id for id in names if id not in theirs] == [id for id in ended if id not in theirs]
+        assert set(names) == set(ended)
     else:
         assert not finishes

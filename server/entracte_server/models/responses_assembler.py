@@ -192,7 +192,7 @@ class ResponsesAssembler:
         return provider_error(error, secrets=self._secrets)
 
     def _text(self, event: dict[str, Any]) -> bool:
-        part = event.get("content_index") or 0
+        part = _number(event, "content_index")
         return self._blocks.text(_index(event), event.get("delta"), self._events, part)
 
     def _refuse(self, event: dict[str, Any]) -> bool:
@@ -203,7 +203,7 @@ class ResponsesAssembler:
 
     def _think(self, event: dict[str, Any]) -> bool:
         kind = "summary" if "summary" in event["type"] else "content"
-        part = (kind, event.get(f"{kind}_index") or 0)
+        part = (kind, _number(event, f"{kind}_index"))
         return self._blocks.think(_index(event), event.get("delta"), self._events, part)
 
     def _args(self, event: dict[str, Any]) -> bool:
@@ -255,8 +255,8 @@ class ResponsesAssembler:
                 self._blocks.close(events)
                 self._calls.executed(item, kind, events)
                 self._extras.made(item, events)
-            case _ if kind not in _SILENT_ITEMS:
-                self._left_out.add(str(kind)[:60])
+            case _ if str(kind) not in _SILENT_ITEMS:
+                self._left_out.add(json_text.scrub(str(kind)[:60]))
 
     def _message(self, index: int, item: dict[str, Any]) -> None:
         content = item.get("content")
@@ -309,8 +309,12 @@ class ResponsesAssembler:
 
 
 def _index(event: Mapping[str, Any]) -> int:
-    index = event.get("output_index")
-    return index if type(index) is int else 0
+    return _number(event, "output_index")
+
+
+def _number(event: Mapping[str, Any], key: str) -> int:
+    value = event.get(key)
+    return value if type(value) is int else 0
 
 
 def _milliseconds(created: Any) -> int:

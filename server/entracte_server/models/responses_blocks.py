@@ -98,8 +98,9 @@ class ItemBlocks:
             self._begin(kind, index, out)
         elif part != self._part and kind == "reasoning":
             out.append(ReasoningDelta(self._id, _GAP))
-        self._part = part
-        self._seen.add((index, part))
+        if part != self._part:
+            self._part = part
+            self._seen.add((index, part))
         if piece := self._joiner.join(self._id, piece):
             out.append((TextDelta if kind == "text" else ReasoningDelta)(self._id, piece))
         return True

@@ -115,7 +115,7 @@ class ItemCalls:
     def finish(self, out: list[ModelEvent], *, whole: bool) -> None:
         """Gives the calls: they are complete only when the answer is. `whole` tells whether it was not cut:
         if it was, calls whose end has not come cannot be executed."""
-        for index, call in sorted(self._calls.items()):
+        for index, call in self._calls.items():
             if left := self._joiner.flush(call.id):
                 call.args.append(left)
                 out.append(ToolCallDelta(call.id, left, call.name))
