@@ -188,8 +188,6 @@ def result_message(
     if snapshot.spec.options.return_scorer_data:
         seen = [record for record in steps if not record.held]
         given = scorer_input(run, prompt.processed(snapshot.spec, snapshot.processing), seen, snapshot.calls)
-        shown = [record for record in steps if not record.held]
-        given = scorer_input(run, snapshot.spec, shown, snapshot.calls)
         result.scoring_data.input.text, result.scoring_data.output.text = scoring_data(given)
     size = result.ByteSize()
     if size > MAX_MESSAGE - 1024 * 1024:
