@@ -3,6 +3,8 @@ anywhere."""
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,9 +14,9 @@ import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from entracte import Client
-from entracte_server import Agent, App
+from entracte_server import Agent, App, TracingOptions
 from entracte_server.testing import scripted, serve
-from tests.cases.process import executed, forked
+from tests.cases.process import ROOT, executed, forked
 from tests.rpc.support import until
 from tests.telemetry.collector import Collector
 from tests.telemetry.test_metrics import free_port, page
@@ -192,3 +194,41 @@ async def test_each_worker_is_an_instance_with_a_page_of_its_own(
     assert f'service_instance_id="pod-{number}"' in executing
     assert "entracte_runs_started_total{" in executing
     assert "entracte_runs_started_total{" not in idle
+
+
+async def test_what_tools_record_themselves_goes_the_same_way(collector: Collector, tmp_path: Path) -> None:
+    environment = {"ENTRACTE_TELEMETRY": "true", **collector.environment}
+    target = "tests.telemetry.agents:app"
+    async with forked(target, tmp_path / "entracte.db", environment=environment) as server:
+        async with Client(server.address) as client:
+            result = await client.agent("shop").generate("Where is order 7?")
+        server.send(signal.SIGTERM)
+        assert await server.ended() == 0
+    query, execution = collector.one("query"), collector.one("execute_tool look")
+    assert (query.trace_id, query.parent_id) == (result.trace_id, execution.span_id)
+    assert query.attributes == {"shop.order": "7"}
+    assert collector.total("shop.orders") == 1
+
+
+def test_nothing_of_opentelemetry_is_loaded_without_the_setting() -> None:
+    code = """
+import asyncio, sys
+from entracte import Client
+from entracte_server import Agent, App
+from entracte_server.testing import scripted, serve
+
+async def main():
+    app = App(agents=[Agent(id="talks", model=scripted([[{"text": "Hello."}]]))])
+    async with serve(app, log_level="error") as server, Client(server.address) as client:
+        await client.agent("talks").generate("Hi")
+
+asyncio.run(main())
+print([name for name in sys.modules if name.split(".")[0] in ("opentelemetry", "prometheus_client")])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_metadata_of_an_agent_are_json() -> None:
+    with pytest.raises(ValueError, match="agent a: a value of type object is not JSON"):
+        Agent(id="a", model="x/y", tracing_options=TracingOptions(metadata={"x": object()}))  # type: ignore[dict-item]

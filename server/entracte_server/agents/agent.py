@@ -61,8 +61,8 @@ class Agent:
         expires_after, on_expiry: As tools have them, for the calls of tools that have none of their own
             and of client tools. A default answer answers what tools ask; other calls are declined.
 
-    Raises `ValueError` for an empty id, two tools of one name, limits under 1, and a default answer
-    that is not one for each tool it would be given to.
+    Raises `ValueError` for an empty id, two tools of one name, limits under 1, metadata that are no
+    JSON, and a default answer that is not one for each tool it would be given to.
     """
 
     def __init__(
@@ -163,6 +163,7 @@ class Agent:
                 self._hook(is_task_complete.on_complete)
                 own = [item for item in is_task_complete.scorers if not isinstance(item, str)]
                 self.own_scorers = registered((*self.own_scorers.values(), *own))
+            self.tracing_options.attributes({})
             self.expiry = expiry_from(expires_after, on_expiry)
             self._check_default(self.tools)
         except ValueError as error:

@@ -83,14 +83,17 @@ class Trace(Data, frozen=True):
 
 def attribute(value: Any) -> Attribute:
     """A JSON value as a span can carry it: scalars and lists of scalars of one type as they are, anything
-    else as JSON text."""
+    else as JSON text. Raises `ValueError` for what is no JSON value."""
     if isinstance(value, str | bool | float):
         return value
     if isinstance(value, int):
         return value if -_INT64 <= value < _INT64 else str(value)
     if isinstance(value, list | tuple) and _are_alike(value):
         return tuple(value)
-    return json_text.dump_for_storage(value)
+    try:
+        return json_text.dump_for_storage(value)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
 def _are_alike(values: Sequence[Any]) -> bool:
