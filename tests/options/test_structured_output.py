@@ -391,6 +391,16 @@ async def test_retries_are_counted_and_then_the_strategy_holds() -> None:
     assert [step.usage.total_tokens for step in result.steps] == [45]
 
 
+async def test_an_agents_own_number_of_retries() -> None:
+    """The caller's replaces it, zero as well."""
+    for retries, calls in ((None, 3), (1, 2), (0, 1)):
+        model = scripted([WRONG])
+        await generated(
+            model, {"max_processor_retries": 2}, structured_output=CITY, max_processor_retries=retries
+        )
+        assert len(model.requests) == calls
+
+
 async def test_what_was_cut_is_not_tried_again() -> None:
     model = scripted([BAD["cut"][0]])
     result = await generated(model, structured_output=CITY, max_processor_retries=2)

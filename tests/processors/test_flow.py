@@ -439,6 +439,23 @@ async def test_nothing_of_an_object_is_shown_before_it_passed(hook: str) -> None
         assert kinds(chunks)[-3:] == ["object-result", "step-finish", "finish"]
 
 
+async def test_an_answer_that_never_passed_is_not_quoted() -> None:
+    """The run fails before the result could be processed."""
+
+    class Looks(Processor):
+        name = "looks"
+        can_veto = True
+
+        async def process_output_result(self, given: Any) -> None:
+            raise AssertionError("there is no result")
+
+    async with served([[{"text": '{"name": ["Joe"]}'}]], output_processors=[Looks()]) as it:
+        result, chunks = await it.told(structured_output=PERSON)
+        assert result.error is not None
+        assert result.error.kind == "structured_output_invalid"
+        assert "Joe" not in repr(chunks) + repr(result)
+
+
 async def test_a_result_is_not_rewritten_behind_its_object() -> None:
     async with served([[{"text": '{"name": "Ann"}'}]], output_processors=[Changes()]) as it:
         result, chunks = await it.told(structured_output=PERSON)

@@ -60,7 +60,8 @@ class Structuring:
     def __init__(self, run: "RunExecution", options: StructuredOutput) -> None:
         self._run = run
         self._options = options
-        self._retries = run.spec.options.max_processor_retries or 0
+        retries = run.spec.options.max_processor_retries
+        self._retries = (run.agent.max_processor_retries if retries is None else retries) or 0
         self._wrapper = asks.wrapper_of(options.schema)
         self._refusing = {record.model for record in run.steps if record.schema_injected}
         """Models whose providers would not have the schema natively."""
@@ -131,7 +132,7 @@ class Structuring:
             _log.info("no_object", run_id=run.log.key[1], kind=outcome.error.kind, step=record.step)
             match options.error_strategy:
                 case "strict":
-                    error = outcome.error
+                    error = _without_quotes(outcome.error) if record.held else outcome.error
                 case "warn":
                     warning = f"There is no object: {outcome.error.message}"
                     record = msgspec.structs.replace(record, warnings=(*record.warnings, warning))
@@ -199,6 +200,13 @@ class Structuring:
         if (fault := answer.fault()) is not None:
             raise ModelError(fault)
         return answer
+
+
+def _without_quotes(error: RunError) -> RunError:
+    """The error of an answer that is never shown, because the run fails before it could pass."""
+    if error.kind != INVALID:
+        return error
+    return msgspec.structs.replace(error, message="The answer does not fit the schema.", raw=None)
 
 
 def _unfit(violations: tuple[Violation, ...]) -> _Failure:
