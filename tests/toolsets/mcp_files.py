@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Image
 from mcp.server.mcpserver.exceptions import ToolError
@@ -61,6 +62,16 @@ def make(folder: Path) -> MCPServer:
         """Fails."""
         raise ToolError(why)
 
+    async def refuse() -> str:
+        """An error of the protocol, with the code that the package has for lost connections."""
+        raise MCPError(-32000, "not today")
+
+    async def learn(ctx: Context[Any]) -> str:
+        """From now on, there is another tool."""
+        server.add_tool(read, name="learned", structured_output=False)
+        await ctx.session.send_tool_list_changed()
+        return "learned"
+
     async def ask(ctx: Context[Any]) -> str:
         """Asks the client's user, which is refused."""
         return str(await ctx.session.elicit_form("Which?", {"type": "object", "properties": {}}))
@@ -80,7 +91,7 @@ def make(folder: Path) -> MCPServer:
     server.add_tool(write, description=words, annotations=hints)
     if not (folder / "gone").exists():
         server.add_tool(append)
-    for body in (hang, fail, ask, key):
+    for body in (hang, fail, refuse, learn, ask, key):
         server.add_tool(body, annotations=hints)
     server.add_tool(show, structured_output=False)
     server.add_tool(large, structured_output=False)

@@ -1,11 +1,14 @@
 """MCP servers over HTTP: what is listed, called, gated and refused, and what becomes of results."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import mcp.client
 import pytest
 
 from entracte import Client, InvalidArgument, ToolsetUnavailable
@@ -46,14 +49,26 @@ async def test_what_is_listed(tmp_path: Path) -> None:
     wanted. One session serves many runs."""
     model = calling("files__read", {"path": "a"})
     async with mcp_files.over_http(mcp_files.make(tmp_path)) as url:
-        app = app_of(model, McpToolset("files", url=url), McpToolset("few", url=url, only=["re*", "show"]))
+        app = app_of(model, McpToolset("files", url=url), McpToolset("few", url=url, only=["re?d", "show"]))
         async with serving(app) as client:
             agent = client.agent("agent")
             result = await agent.generate("go", toolsets=["files"])
             assert [item.result for item in result.tool_results] == ["text of a"]
             assert result.text == "done"
             specs = {spec.name: spec for spec in model.requests[0].tools}
-            names = ["write", "append", "hang", "fail", "ask", "key", "show", "large", "read"]
+            names = [
+                "write",
+                "append",
+                "hang",
+                "fail",
+                "refuse",
+                "learn",
+                "ask",
+                "key",
+                "show",
+                "large",
+                "read",
+            ]
             odd = "dir_list_all-173bc67b"
             assert list(specs) == [f"files__{name}" for name in (*names, odd)]
             assert specs["files__read"].description == "Reads a file."
@@ -80,14 +95,22 @@ RESULTS: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
         ),
     ),
     "fail": ({"why": "no such file"}, ("error", "no such file")),
+    "refuse": ({}, ("error", "not today")),
     "ask": ({}, ("error", "licitation")),
     "large": ({"size": 5_000_000}, ("error", "cannot be used: larger than 4194304 bytes")),
-    "large ": ({"size": 9_000_000}, ("error", "the answer has more than 8388608 bytes")),
+    "large ": ({"size": 9_000_000}, ("error", "8388608 byte")),
     "read ": ({"path": 7}, ("error", "The arguments do not fit the schema of files__read")),
 }
 
 
-async def test_what_becomes_of_results(tmp_path: Path) -> None:
+@pytest.fixture(params=["auto", "legacy"])
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Sessions that begin with a handshake, as those of servers made before 2026 do, and others."""
+    monkeypatch.setattr(mcp_connection, "Client", partial(mcp.client.Client, mode=request.param))
+    return str(request.param)
+
+
+async def test_what_becomes_of_results(tmp_path: Path, protocol: str) -> None:
     """Structured content, texts and images as JSON; the server's own errors, what is asked of the user
     (refused) and what is too much as errors, for the model to see."""
     async with mcp_files.over_http(mcp_files.make(tmp_path)) as url:
@@ -103,6 +126,23 @@ async def test_what_becomes_of_results(tmp_path: Path) -> None:
         async with serving(app_of(model, toolset, toolsets=["files"])) as client:
             await client.agent("agent").generate("go")
             assert re.fullmatch(r'{"result":"[0-9A-Z]{26}"}', told(model)[1])
+
+
+@pytest.mark.parametrize("protocol", ["legacy"], indirect=True)
+async def test_a_server_that_says_that_its_list_has_changed(tmp_path: Path, protocol: str) -> None:
+    """The next run has the new one, without waiting for the old one to be too old. The run itself has not."""
+    model = calling("files__learn", {})
+    async with (
+        mcp_files.over_http(mcp_files.make(tmp_path)) as url,
+        serving(app_of(model, McpToolset("files", url=url), toolsets=["files"])) as client,
+    ):
+        await client.agent("agent").generate("go")
+        assert told(model) == ("json", '{"result":"learned"}')
+        before, after = ([spec.name for spec in request.tools] for request in model.requests)
+        assert before == after
+        async with asyncio.timeout(20):
+            while [spec.name for spec in model.requests[-1].tools] != [*before, "files__learned"]:
+                await client.agent("agent").generate("go")  # the word comes on a stream of its own
 
 
 GATES: dict[str, tuple[dict[str, Any], bool]] = {

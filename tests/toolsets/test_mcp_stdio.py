@@ -8,13 +8,16 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import mcp.client
 import pytest
 
 from entracte import Client, PendingCall, ToolsetUnavailable
 from entracte_server import Agent, App, McpToolset
+from entracte_server.engine import mcp_connection
 from entracte_server.testing import scripted, serve
 from tests.stores import default_store
 from tests.toolsets.mcp_files import journal
@@ -119,10 +122,9 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_call(tmp_path: Path) -
     assert journal(tmp_path) == [["hang", "0"], ["hang", "0"], ["hang", "1"]]
 
 
-@pytest.mark.usefixtures("each_store")
 async def test_a_process_that_stops_in_the_middle_of_a_call(tmp_path: Path) -> None:
     """The next one asks what became of it, as it does for any tool."""
-    store = default_store().get("store") or str(tmp_path / "db")
+    store = tmp_path / "db"
     async with serving(app_of(hanging(), program(tmp_path)), store) as client:
         stream = client.agent("agent").stream("go", run_id="r1")
         following = asyncio.create_task(stream.result())
@@ -183,8 +185,12 @@ async def test_programs_that_are_no_servers(tmp_path: Path) -> None:
             assert (await client.agent("other").generate("go")).text == "fine"
 
 
-async def test_a_server_over_http_that_is_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_server_over_http_that_is_killed_in_the_middle_of_a_call(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same, and calls of other tools before and after are none the worse."""
+    monkeypatch.setattr(mcp_connection, "Client", partial(mcp.client.Client, mode=mode))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

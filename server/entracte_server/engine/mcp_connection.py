@@ -15,7 +15,7 @@ from entracte_server.domain.json_text import scrub
 from entracte_server.domain.options import PinnedTool
 from entracte_server.engine.execution import CallLost, ToolRedefined
 from entracte_server.engine.mcp_results import definitions, text_of, value_of
-from entracte_server.engine.mcp_transports import LOST, NOT_SENT, transport
+from entracte_server.engine.mcp_transports import FORGOTTEN, NOT_SENT, is_lost, transport
 
 MAX_TOOLS = 256
 """Most tools that a server may list."""
@@ -89,7 +89,7 @@ def _reason(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, OSError):
         return "its program cannot be started"
-    if isinstance(error, MCPError) and error.code not in (LOST, NOT_SENT):
+    if isinstance(error, MCPError) and error.code != NOT_SENT and not is_lost(error):
         return f"it answered with an error: {scrub(error.message)[:500]}"
     if isinstance(error, (ValidationError, RuntimeError)):
         return "it does not speak the protocol"
@@ -133,7 +133,7 @@ class McpConnection:
             try:
                 return await self._call(session, tool, args, key)
             except MCPError as error:
-                if self._forgotten(error):  # and so nothing was done
+                if error.code == FORGOTTEN:  # and so nothing was done
                     self._leave(session)
                     if again:
                         continue
@@ -141,7 +141,7 @@ class McpConnection:
                     raise McpFailed(
                         f"The server of {self.toolset.name} cannot be reached. The call was not made."
                     ) from None
-                if error.code != LOST:
+                if not is_lost(error):
                     raise McpFailed(scrub(error.message) or "The server answered with an error.") from None
                 _log.warning("mcp_call_lost", toolset=self.toolset.name, tool=tool.remote)
                 if not self.toolset.is_idempotent(tool.remote):
@@ -164,25 +164,18 @@ class McpConnection:
             raise McpFailed(scrub(text_of(result)) or "The tool failed.")
         return value_of(result)
 
-    def _forgotten(self, error: MCPError) -> bool:
-        """Whether an HTTP server does not know the session any more."""
-        return self.toolset.url is not None and error.message == "Session terminated"
-
     # ---- the session ----
 
     async def _listed(self, fresh: bool) -> tuple[_Session, dict[str, PinnedTool]]:
         try:
             async with asyncio.timeout(self.toolset.connect_timeout):
-                session = await self._connected()
-                asked_at = asyncio.get_running_loop().time()
-                async with session.listing:
-                    # What another one listed since this one asked is as fresh as can be.
-                    good_from = asked_at if fresh else asked_at - LIST_AGE
-                    if session.listed_at is None or session.listed_at < good_from:
-                        started = asyncio.get_running_loop().time()
-                        session.tools = await self._list(session.ready.result())
-                        session.listed_at = started
-                    return session, session.tools
+                try:
+                    return await self._list_if_old(fresh)
+                except MCPError as error:  # a list may be asked for twice
+                    self._leave(self._session)
+                    if error.code != FORGOTTEN and not is_lost(error):
+                        raise
+                    return await self._list_if_old(fresh)
         except TimeoutError:
             self._leave(self._session)
             seconds = f"{self.toolset.connect_timeout:g}"
@@ -190,6 +183,18 @@ class McpConnection:
         except (MCPError, ValidationError) as error:
             self._leave(self._session)
             raise McpUnavailable(_reason(error)) from None
+
+    async def _list_if_old(self, fresh: bool) -> tuple[_Session, dict[str, PinnedTool]]:
+        session = await self._connected()
+        now = asyncio.get_running_loop().time
+        # What another one lists from now on is as fresh as can be.
+        good_from = now() if fresh else now() - LIST_AGE
+        async with session.listing:
+            if session.listed_at is None or session.listed_at < good_from:
+                started = now()
+                session.tools = await self._list(session.ready.result())
+                session.listed_at = started
+            return session, session.tools
 
     async def _connected(self) -> _Session:
         if self._closed:

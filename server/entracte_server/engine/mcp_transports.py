@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import httpx2
+from mcp import MCPError
 from mcp.client import Transport
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -22,8 +23,11 @@ from entracte_server.domain.json_text import MAX_JSON_BYTES
 NOT_SENT = -32950
 """The code of the error for a request that did not reach the server: it was not acted upon."""
 
-LOST = CONNECTION_CLOSED
+LOST = -32951
 """The code of the error for a request whose answer did not come: nobody knows."""
+
+FORGOTTEN = -32952
+"""The code of the error for a request of a session that the server does not know any more."""
 
 MAX_ANSWER = 2 * MAX_JSON_BYTES
 """Largest answer over HTTP, in bytes."""
@@ -32,9 +36,23 @@ _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, htt
 _NOBODY_ANSWERED = frozenset({502, 504})
 """What gateways say when the server behind them did not answer."""
 
+_HUNG_UP = (
+    "Connection closed",
+    "SSE stream ended without a response",
+    "SSE stream ended and reconnection attempts were exhausted",
+)
+"""What the package says when an answer did not come. Servers use the same code for errors of their own."""
+
+_SESSION = "mcp-session-id"
+
 _WRITE = 30.0
 _READ = 366 * 86400.0
 """Seconds: how long a call may take is the business of whoever waits for it."""
+
+
+def is_lost(error: MCPError) -> bool:
+    """Whether nobody knows what became of the request."""
+    return error.code == LOST or (error.code == CONNECTION_CLOSED and error.message in _HUNG_UP)
 
 
 def transport(toolset: McpToolset, on_end: Callable[[], None]) -> Transport:
@@ -116,6 +134,9 @@ class _Answering(httpx2.AsyncBaseTransport):
         if response.status_code in _NOBODY_ANSWERED:
             await response.aclose()
             return _answered(request, LOST, httpx2.RemoteProtocolError(f"status {response.status_code}"))
+        if response.status_code == 404 and _SESSION in request.headers:
+            await response.aclose()
+            return _answered(request, FORGOTTEN, httpx2.RemoteProtocolError("status 404"))
         if response.headers.get("content-type", "").startswith("application/json"):
             response.stream = _Bounded(response.stream)
         return response
