@@ -9,7 +9,7 @@ from tests.project.test_docs import ROOT
 PAGE = (ROOT / "docs/options.md").read_text("utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "::" in line]
 
-LATER = {"remembered_messages", "auto_resume_error", "tripwire"}
+LATER = {"remembered_messages", "auto_resume_error"}
 """Fields of a result that have no source yet; the page says so below its table."""
 
 
