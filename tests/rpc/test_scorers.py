@@ -11,7 +11,7 @@ import pytest
 
 from entracte import Client, FollowUp, InvalidArgument, RunNotFound
 from entracte.v1 import options_pb2, run_service_pb2
-from entracte_server import Agent, App, LlmScorer, Sampled, Score, ScorerInput, scorer, tool
+from entracte_server import Agent, App, LlmScorer, PiiFilter, Sampled, Score, ScorerInput, scorer, tool
 from entracte_server.agents.scorers import CodeScorer
 from entracte_server.engine import follow_ups, reading
 from entracte_server.engine.follow_ups import sampled
@@ -361,6 +361,43 @@ class TestScoringData:
             assert folded is not None
             assert folded.input == data.input
             assert (await agent.generate("hello")).scoring_data is None
+
+
+class TestProcessors:
+    async def test_scorers_see_what_processors_left(self) -> None:
+        judge = Judge()
+        agent = Agent(
+            id="talk",
+            model=saying({"text": "write to ada@example.com"}),
+            input_processors=[PiiFilter()],
+            output_processors=[PiiFilter()],
+            scorers=[judge.scorer],
+        )
+        async with serving(App(agents=[agent])) as (_, client):
+            result = await client.agent("talk").generate("I am bob@example.com", return_scorer_data=True)
+            await scores(client, result.run_id)
+            data = result.scoring_data
+            assert data is not None
+            assert "example.com" not in f"{data.input_json}{data.output_json}"
+        [given] = judge.given
+        assert (given.input_text, given.text) == ("I am [EMAIL]", "write to [EMAIL]")
+        assert "example.com" not in repr(given)
+
+    async def test_what_was_vetoed_is_not_scored(self) -> None:
+        judge = Judge()
+        agent = Agent(
+            id="talk",
+            model=saying({"text": "write to ada@example.com"}),
+            output_processors=[PiiFilter(strategy="block")],
+            scorers=[judge.scorer],
+        )
+        async with serving(App(agents=[agent])) as (_, client):
+            result = await client.agent("talk").generate("hello", return_scorer_data=True)
+            assert result.tripwire is not None
+            assert result.scoring_data is not None
+            assert "example.com" not in str(result.scoring_data.output_json)
+            assert await scores(client, result.run_id) == []
+        assert judge.given == []
 
 
 class TestLate:
