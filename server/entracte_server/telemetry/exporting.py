@@ -51,20 +51,21 @@ def open_telemetry(exports: Exports) -> Telemetry:
         return NOTHING
     resource = _resource(exports.worker)
     traces = _traces(resource) if exports.export else None
+    exporters = list(_exporters("metrics")) if exports.export else []
     page = _page(exports)
-    readers: list[MetricReader] = [] if page is None else [page.reader]
-    if exports.export:
-        readers += [PeriodicExportingMetricReader(exporter) for exporter in _exporters("metrics")]
+    readers: list[MetricReader] = [PeriodicExportingMetricReader(exporter) for exporter in exporters]
+    if page is not None:
+        readers.append(page.reader)
     meter_provider = MeterProvider(readers, resource, shutdown_on_exit=False)
 
     def shutdown() -> None:
-        if page is not None:
-            page.close()
-        # Side by side: a collector that does not answer must not cost both the time there is.
-        sending: list[Callable[[], None]] = [meter_provider.shutdown]
+        # Side by side: a collector that does not answer must not cost the others the time there is.
+        closing: list[Callable[[], None]] = [meter_provider.shutdown]
         if traces is not None:
-            sending.append(traces.provider.shutdown)
-        threads = [threading.Thread(target=send, daemon=True) for send in sending]
+            closing.append(traces.provider.shutdown)
+        if page is not None:
+            closing.append(page.close)
+        threads = [threading.Thread(target=close, daemon=True) for close in closing]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
 
 from opentelemetry import trace as otel
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
@@ -54,9 +53,6 @@ class ObservedModel:
     def request_body(self, request: ModelRequest) -> str:
         """See `Model`."""
         return self._model.request_body(request)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[ModelEvent]]:
         """See `Model`."""
