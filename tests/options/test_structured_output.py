@@ -524,6 +524,17 @@ async def test_a_structuring_model_that_makes_no_object(strategy: Any, said: Any
     assert len(result.warnings) == (strategy == "warn")
 
 
+async def test_a_rate_limit_of_the_structuring_model_is_waited_for_as_any() -> None:
+    limit = {"throw": "slow down", "status": 429, "retryable": True, "retryAfter": 0.05}
+    second = scripted([[limit], FINE], name="scripted/second")
+    output = AgentOutput(CITY, model=second)
+    async with agent_of(scripted([[{"text": "Oslo"}]]), structured_output=output) as agent:
+        stream = agent.stream("go", rate_limit_wait=2)
+        waits = [chunk.data["model"] async for chunk in stream if chunk.type == "custom"]
+        assert (await stream.result()).object == {"city": "Oslo"}
+    assert waits == ["scripted/second"]
+
+
 async def test_prose_that_was_cut_makes_no_object() -> None:
     second = scripted([FINE], name="scripted/second")
     first = scripted([[{"text": "It is Os"}, {"finish": "length"}]])
@@ -551,6 +562,21 @@ async def test_a_caller_names_a_structuring_model() -> None:
 
 
 # ---- what agents and callers say ----
+
+
+@pytest.mark.parametrize("strategy", ["strict", "warn", "fallback"])
+@pytest.mark.parametrize("parts", [FINE, WRONG], ids=["fine", "wrong"])
+async def test_the_result_is_the_same_whoever_asks(parts: Any, strategy: Any) -> None:
+    """`Generate`, a stream read to its end, and `GetRun`."""
+    fallback = {"city": ""} if strategy == "fallback" else None
+    output = AgentOutput(CITY, error_strategy=strategy, fallback_value=fallback)
+    app = App(agents=[Agent(id="one", model=scripted([parts]), structured_output=output)])
+    async with serve(app) as server, Client(server.address) as client:
+        result = await client.agent("one").generate("go")
+        assert (await client.runs.get(result.run_id)).result == result
+        streamed = await client.agent("one").stream("go").result()
+    for name in ("object_json", "used_fallback_value", "text", "usage", "finish_reason", "warnings", "error"):
+        assert getattr(streamed, name) == getattr(result, name)
 
 
 async def test_an_agents_own_and_what_replaces_it() -> None:

@@ -18,6 +18,7 @@ from entracte_server.domain.runs import Feedback, ObjectRecord, StepRecord
 from entracte_server.engine import prompt
 from entracte_server.engine import structured_request as asks
 from entracte_server.engine.answer import Answer
+from entracte_server.engine.configure import rate_limit_wait
 from entracte_server.engine.object_text import PartialObject, Unfit, read_object
 from entracte_server.engine.questions import step_text
 from entracte_server.models.base import Model, ModelError, ModelRequest
@@ -170,7 +171,11 @@ class Structuring:
             request = asks.structuring_request(
                 options, run.steps, run.calls.values(), model, model.name in self._refusing
             )
-            request = msgspec.structs.replace(request, messages=[*request.messages, *added])
+            request = msgspec.structs.replace(
+                request,
+                messages=[*request.messages, *added],
+                rate_limit_wait=rate_limit_wait(run.agent, run.spec.options),
+            )
             wrapper = self._wrapper_in(request)
             try:
                 answer = await self._ask(model, request, PartialObject(wrapper, model.name))
@@ -193,10 +198,12 @@ class Structuring:
         async with closing(model.stream(request)) as batches:
             async for batch in batches:
                 answer.add(batch)
+                # What the server itself says while it waits.
+                log.extend([event for event in batch if type(event) is c.Custom])
                 if (chunk := partial.add(batch)) is not None:
                     self._run.show(chunk)
-                    log.flush()
-                    await log.room()
+                log.flush()
+                await log.room()
         if (fault := answer.fault()) is not None:
             raise ModelError(fault)
         return answer
