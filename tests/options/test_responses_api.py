@@ -155,3 +155,22 @@ async def test_the_body_can_be_seen(provider: FakeProvider, tmp_path: pathlib.Pa
     async with agent_on(provider, tmp_path / "a.db") as agent:
         result = await agent.generate("hi", include_request_body=True)
     assert result.request.body == provider.requests[0].body
+
+
+@pytest.mark.parametrize("tools", [True, False])
+async def test_an_answer_in_a_schema(provider: FakeProvider, tmp_path: pathlib.Path, tools: bool) -> None:
+    """Natively, unless the provider takes no format together with tools."""
+    schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
+    provider.say(stream(begin(), says(0, '{"age":', "7}"), end()))
+    async with agent_on(provider, tmp_path / "a.db") as agent:
+        result = await agent.generate(
+            "How old?", structured_output={"schema": schema}, active_tools=["pay"] if tools else []
+        )
+    assert result.object == {"age": 7}
+    [request] = provider.requests
+    if tools:
+        assert "text" not in request.body
+        assert '"age"' in json.dumps(request.body["input"]).replace("\\", "")
+    else:
+        format = request.body["text"]["format"]
+        assert (format["type"], format["schema"]["properties"]) == ("json_schema", schema["properties"])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from entracte import RequestInvalid
-from entracte_server import ToolChoice, tool
+from entracte_server import Hook, StepInfo, StepOverrides, ToolChoice, tool
 from entracte_server.models import ModelRequest, ScriptedModel
 from entracte_server.testing import scripted
 from tests.options.support import agent_of
@@ -102,6 +102,17 @@ async def test_what_the_caller_chooses_replaces_what_the_agent_chose() -> None:
         async with agent_of(model, tools=[look], tool_choice=ToolChoice("required")) as agent:
             await agent.generate("go", tool_choice=asked)
         assert choices(model) == seen
+
+
+async def test_what_is_forced_in_one_step_is_not_satisfied_by_another() -> None:
+    async def prepare(info: StepInfo) -> StepOverrides | None:
+        return StepOverrides(tool_choice=ToolChoice("required")) if info.number == 2 else None
+
+    model = obedient()
+    hook = Hook(kind="prepare_step", name="prepare", function=prepare)
+    async with agent_of(model, tools=[look], prepare_step=hook) as agent:
+        result = await agent.generate("go", tool_choice="required")
+    assert (result.text, choices(model)) == ("done", ["required", "required", "auto"])
 
 
 async def test_nothing_is_forced_where_there_is_nothing_to_call() -> None:

@@ -41,7 +41,8 @@ class _Block:
 
 
 class Answer:
-    """Collects the events of one attempt. `add` gives back the payloads to show."""
+    """Collects the events of one attempt. `add` gives back the payloads to show. `shown` tells whether any of
+    the answer was: a wait before it, which is a chunk of its own, is not."""
 
     def __init__(self) -> None:
         self.shown = False
@@ -64,7 +65,7 @@ class Answer:
             elif kind is not c.ToolCallDelta:
                 self._add_other(event)
         shown = batch if self.finish is None else [e for e in batch if type(e) is not ModelFinish]
-        if shown:
+        if shown and not (len(shown) == 1 and type(shown[0]) is c.Custom):
             self.shown = True
         return shown  # type: ignore[return-value]
 

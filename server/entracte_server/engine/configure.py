@@ -102,6 +102,7 @@ def model_request(
     none is offered. `may_wait`: a rate limit may be waited for, as long as the run allows."""
     merged = merge_options(agent, options)
     settings = model_settings(agent, options)
+    chosen_now = overrides is not None and overrides.tool_choice is not None
     if overrides is not None:
         merged = _with_overrides(merged, overrides)
         messages = _messages_over(messages, overrides)
@@ -110,7 +111,8 @@ def model_request(
     return ModelRequest(
         messages=messages,
         tools=[ToolSpec(name, tool.description, tool.input_schema) for name, tool in tools.items()],
-        tool_choice=choice_now(merged.tool_choice, tools, calls),
+        # What is chosen for this very step is not satisfied by an earlier one.
+        tool_choice=choice_now(merged.tool_choice, tools, () if chosen_now else calls),
         settings=settings,
         provider_options=merged.provider_options,
         include_raw=options.include_raw_chunks,
