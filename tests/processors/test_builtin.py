@@ -82,6 +82,27 @@ def test_a_text_is_cut_between_characters() -> None:
     assert "\ufffd" not in truncate("🧠🧠🧠", 4)
 
 
+async def test_what_takes_long_is_done_before_a_server_serves() -> None:
+    """Once for each processor, wherever it is."""
+
+    class Loads(UnicodeNormalizer):
+        loaded = 0
+
+        def load(self) -> None:
+            self.loaded += 1
+
+    both, own = Loads(), Loads(name="own")
+    async with served([[{"text": "x"}]], known=[both], input_processors=[own], output_processors=[own]) as it:
+        assert (both.loaded, own.loaded) == (1, 1)
+        await it.told()
+    assert (both.loaded, own.loaded) == (1, 1)
+
+
+def test_an_encoding_that_there_is_not() -> None:
+    with pytest.raises(ValueError, match="there is no encoding 'gpt2'; use o200k_base, cl100k_base"):
+        TokenLimiter(encoding="gpt2")  # type: ignore[arg-type]
+
+
 async def test_the_oldest_turns_are_left_out() -> None:
     """What stays: system messages, the last word of the user, and each call with its result."""
     words = "word " * 100

@@ -323,15 +323,11 @@ class App:
         outputs = agent.output_processors if options.output_processors is None else options.output_processors
         return processor_chains.chains(self.processors, inputs, outputs)
 
-    def asking_processors(self) -> list[Processor]:
-        """The processors that ask models, those of agents included."""
-        own = [
-            item
-            for agent in self.agents.values()
-            for item in (*agent.input_processors, *agent.output_processors)
-        ]
-        found = (*self.processors.values(), *(item for item in own if isinstance(item, Processor)))
-        return [processor for processor in found if processor.models]
+    def every_processor(self) -> list[Processor]:
+        """The processors there are, those of agents included."""
+        chains = ((*agent.input_processors, *agent.output_processors) for agent in self.agents.values())
+        own = (item for chain in chains for item in chain if isinstance(item, Processor))
+        return list({id(item): item for item in (*self.processors.values(), *own)}.values())
 
     def check_prices(self, agent: Agent) -> None:
         """Raises `ValueError` unless all models of an agent have a price."""

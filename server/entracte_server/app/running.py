@@ -70,8 +70,9 @@ class Resolver:
         for scorer in app.scorers.values():
             if isinstance(scorer, LlmScorer):
                 self(scorer)
-        for processor in app.asking_processors():
-            self(processor)
+        for processor in app.every_processor():
+            if processor.models:
+                self(processor)
 
     def _model(self, item: str | Model) -> Model:
         if not isinstance(item, str):
@@ -131,6 +132,8 @@ async def running(
         resolve = Resolver(providers, stand_in, telemetry)
         resolve.check(app)
         await providers.load()
+        for processor in app.every_processor():
+            processor.load()
         store = await open_store(settings.store, listen_url=settings.store_listen_url)
         try:
             engine = Engine(

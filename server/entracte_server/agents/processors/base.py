@@ -125,6 +125,9 @@ class Processor:
     def configured(self) -> None:
         """Called when the parameters are known: sets what depends on them."""
 
+    def load(self) -> None:
+        """Called once in each process, before it serves: for what takes too long to do in a run."""
+
     def _fresh(self) -> None:
         self.state: dict[str, Any] = {}
         self.warnings: list[str] = []

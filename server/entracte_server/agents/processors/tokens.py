@@ -1,7 +1,7 @@
 """Limits in tokens, counted on this machine: the vocabularies are in the package of the tokenizer."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import pydantic
 
@@ -33,7 +33,8 @@ _CONTEXT = 100
 
 
 def count(texts: Sequence[str], encoding: Encoding = "o200k_base") -> list[int]:
-    """The tokens of each text. The first call for an encoding builds its tables, which takes a second."""
+    """The tokens of each text. The first call for an encoding builds its tables, which holds up the whole
+    process for seconds."""
     import toktok
 
     found: list[int] = toktok.batch_count(texts, encoding, 1)
@@ -78,11 +79,14 @@ class TokenLimiter(Processor):
     As an output processor it limits the text of one answer. `truncate` cuts it off while it streams, `block`
     stops the run.
 
+    Args:
+        encoding: `o200k_base` (the default; GPT-4o and later) or `cl100k_base`. For other models it is an
+            estimate: leave a tenth of room. Its tables are built when the server starts, which takes
+            seconds.
+
     Parameters:
         limit: The most tokens.
         strategy: `truncate` (the default) or `block`.
-        encoding: `o200k_base` (the default; GPT-4o and later) or `cl100k_base`. For other models it is an
-            estimate: leave a tenth of room.
     """
 
     name = "token-limit"
@@ -94,9 +98,20 @@ class TokenLimiter(Processor):
 
         limit: int = pydantic.Field(default=8000, ge=1)
         strategy: Literal["truncate", "block"] = "truncate"
-        encoding: Encoding = "o200k_base"
 
     parameters: Parameters
+
+    def __init__(
+        self, *, encoding: Encoding = "o200k_base", name: str | None = None, **parameters: Any
+    ) -> None:
+        if encoding not in get_args(Encoding):
+            raise ValueError(f"there is no encoding {encoding!r}; use {', '.join(get_args(Encoding))}")
+        self.encoding: Encoding = encoding
+        super().__init__(name=name, **parameters)
+
+    def load(self) -> None:
+        """Builds the tables."""
+        count([""], self.encoding)
 
     def configured(self) -> None:
         truncates = self.parameters.strategy == "truncate"
@@ -106,13 +121,13 @@ class TokenLimiter(Processor):
         self._left = 0
         self._before = ""
 
-    # Plain functions: the tables are built, and texts counted, in a thread.
+    # Plain functions: what is long is counted in a thread.
 
     def process_llm_request(self, request: LlmRequest) -> LlmRequest | None:
         """Leaves out turns, or stops."""
         limit = self.parameters.limit
         messages = request.messages
-        tokens = count_messages(messages, self.parameters.encoding)
+        tokens = count_messages(messages, self.encoding)
         total = sum(tokens)
         if total <= limit:
             return None
@@ -147,7 +162,7 @@ class TokenLimiter(Processor):
     def _cut(self, text: str) -> str:
         """As much of the next piece as is allowed. Words go on over the ends of pieces, so they are counted
         with what was before."""
-        encoding, before = self.parameters.encoding, self._before
+        encoding, before = self.encoding, self._before
         known, tokens = count([before, before + text], encoding)
         if tokens - known > self._left:
             self.warn(f"The answer was cut off after {self.parameters.limit} tokens.")
@@ -160,7 +175,7 @@ class TokenLimiter(Processor):
 
     def process_output_step(self, answer: Answer) -> None:
         """Stops."""
-        tokens = count([answer.text], self.parameters.encoding)[0]
+        tokens = count([answer.text], self.encoding)[0]
         if tokens > self.parameters.limit:
             self.abort(
                 f"The answer has {tokens} tokens; {self.parameters.limit} are allowed.",
