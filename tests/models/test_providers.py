@@ -14,6 +14,7 @@ from entracte_server.models import (
     resolve,
     scripted,
 )
+from entracte_server.models.providers import MAX_MODELS
 from tests.models.support import FakeProvider, ask, choice, text
 
 ANSWER = [*text("Hi"), choice({}, "stop")]
@@ -127,6 +128,16 @@ async def test_models_of_a_provider_share_its_connections(provider: FakeProvider
     await providers.aclose()
     assert provider.connections == 1
     assert [request.body["model"] for request in provider.requests] == ["a", "b/c"]
+
+
+def test_any_number_of_models_can_be_named_and_not_all_are_kept() -> None:
+    providers = Providers()
+    assert providers.resolve("ollama/first") is providers.resolve("ollama/first")
+    for number in range(MAX_MODELS):
+        providers.resolve(f"ollama/m{number}")
+    assert providers.resolve("ollama/last").name == "ollama/last"
+    assert providers.resolve("ollama/last") is not providers.resolve("ollama/last")
+    assert providers.resolve("ollama/first") is providers.resolve("ollama/first")
 
 
 def test_models_can_be_registered() -> None:

@@ -561,6 +561,23 @@ async def test_a_caller_names_a_structuring_model() -> None:
     assert len(first.requests) == 1
 
 
+async def test_two_structuring_models_of_one_name_cannot_be_told_apart() -> None:
+    shared, other = scripted([FINE], name="scripted/second"), scripted([FINE], name="scripted/second")
+
+    def app(*models: ScriptedModel) -> App:
+        first = scripted([[{"text": "Oslo"}]])
+        outputs = [AgentOutput(CITY, model=model) for model in models]
+        return App(
+            agents=[Agent(id=f"a{i}", model=first, structured_output=o) for i, o in enumerate(outputs)]
+        )
+
+    async with serve(app(shared, shared)) as server, Client(server.address) as client:
+        assert (await client.agent("a1").generate("go")).object == {"city": "Oslo"}
+    with pytest.raises(ValueError, match="two structuring models are called 'scripted/second'"):
+        async with serve(app(shared, other)):
+            pass
+
+
 # ---- what agents and callers say ----
 
 

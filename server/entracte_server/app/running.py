@@ -50,7 +50,7 @@ class Resolver:
     def __call__(self, asker: Agent | LlmScorer | Processor | str) -> Sequence[Model]:
         """Raises `MissingApiKey`, `UnknownProvider`."""
         if isinstance(asker, str):  # by anybody, so not remembered here
-            return (self._own.get(asker) or self._model(asker),)
+            return (self._model(self._own.get(asker, asker)),)
         key = (type(asker), asker.id)
         models = self._known.get(key)
         if models is None:
@@ -63,10 +63,12 @@ class Resolver:
         for agent in app.agents.values():
             self(agent)
             structured = agent.structured_output
-            if structured is not None and structured.model:
-                model = self._model(structured.model)
-                if not isinstance(structured.model, str):
-                    self._own[model.name] = model
+            if structured is None or not structured.model:
+                continue
+            model = structured.model
+            self._model(model)
+            if not isinstance(model, str) and self._own.setdefault(model.name, model) is not model:
+                raise ValueError(f"two structuring models are called {model.name!r}")
         for scorer in app.scorers.values():
             if isinstance(scorer, LlmScorer):
                 self(scorer)
