@@ -41,6 +41,8 @@ DUE = frozenset(
         "return_scorer_data",
         "structured_output",
         "output",
+        "input_processors",
+        "output_processors",
         "max_processor_retries",
         "stop_when",
         "on_iteration_complete",
