@@ -517,6 +517,27 @@ class TestProcesses:
             [found] = await scores(client, result.run_id)
             assert (found.state, found.score, found.attempts) == ("succeeded", 0.5, 1)
 
+    async def test_waiting_outlives_a_restart(self, tmp_path: Any) -> None:
+        store = default_store() or {"store": tmp_path / "db"}
+        begun = asyncio.Event()
+
+        @scorer(name="tone")
+        async def endless(given: ScorerInput) -> float:
+            begun.set()
+            await asyncio.sleep(3600)
+            return 0
+
+        first = serve(App(agents=[talk(scorers=[endless])]), **store)
+        address = (await first.__aenter__()).address
+        async with Client(address) as client:
+            result = await client.agent("talk").generate("a")
+            waiting = asyncio.create_task(client.runs.follow_ups(result.run_id, timeout=40))
+            await begun.wait()
+            await first.__aexit__(None, None, None)
+            async with serve(App(agents=[talk()], scorers=[Judge().scorer]), **store, address=address):
+                [found] = await waiting
+                assert (found.state, found.score) == ("succeeded", 0.5)
+
     async def test_deleted_with_the_run(self) -> None:
         go_on = threading.Event()
         entered: list[ScorerInput] = []
