@@ -344,11 +344,19 @@ async def test_closing_an_answer_closes_the_connection(provider: FakeProvider) -
         await asyncio.wait_for(provider.left.wait(), 2)
 
 
+async def was_asked(provider: FakeProvider) -> None:
+    """Returns when a request has come, and a little later: the first one waits for an import."""
+    async with asyncio.timeout(30):
+        while not provider.requests:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+
+
 async def test_cancelling_while_reading_closes_the_connection(provider: FakeProvider) -> None:
     provider.say(Answer([sse(text("a"), done=False)], end="hang"))
     async with model_of(provider) as model:
         task = asyncio.create_task(ask(model))
-        await asyncio.sleep(0.3)
+        await was_asked(provider)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -360,7 +368,7 @@ async def test_cancelling_while_waiting_for_the_head(provider: FakeProvider) -> 
     provider.say(Answer([], before_head=0.6, end="hang"))
     async with model_of(provider) as model:
         task = asyncio.create_task(ask(model))
-        await asyncio.sleep(0.3)
+        await was_asked(provider)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -371,7 +379,7 @@ async def test_cancelling_between_attempts_ends_them(provider: FakeProvider) -> 
     provider.say(Answer([error_body()], status=500, headers={**JSON, "retry-after": "30"}))
     async with model_of(provider) as model:
         task = asyncio.create_task(ask(model))
-        await asyncio.sleep(0.3)
+        await was_asked(provider)
         assert len(provider.requests) == 1
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
