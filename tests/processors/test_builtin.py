@@ -336,6 +336,15 @@ async def test_a_judge_whose_model_is_unknown_is_found_at_the_start() -> None:
             pass
 
 
+async def test_an_agents_own_asks_its_own_model() -> None:
+    """Also where the app has another of that name."""
+    strict, lenient = judge({"categories": {"hate": 1}}), judge({"categories": {}})
+    own = Moderation(model=strict)
+    async with served([[{"text": "x"}]], known=[Moderation(model=lenient)], input_processors=[own]) as it:
+        assert (await it.told())[0].finish_reason == "tripwire"
+        assert (await it.told(input_processors=["moderation"]))[0].text == "x"
+
+
 async def test_two_of_a_kind_by_other_names() -> None:
     strict = Moderation(model=judge({"categories": {"spam": 0.9}}), name="no-spam", categories=["spam"])
     with pytest.raises(ValueError, match="two processors are called 'unicode'"):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 
@@ -44,17 +45,20 @@ class Resolver:
         self._providers = providers
         self._stand_in = stand_in
         self._telemetry = telemetry
-        self._known: dict[tuple[type, str], Sequence[Model]] = {}
+        self._known: dict[tuple[Any, ...], Sequence[Model]] = {}
         self._own: dict[str, Model] = {}
 
     def __call__(self, asker: Agent | LlmScorer | Processor | str) -> Sequence[Model]:
         """Raises `MissingApiKey`, `UnknownProvider`."""
         if isinstance(asker, str):  # by anybody, so not remembered here
             return (self._model(self._own.get(asker, asker)),)
-        key = (type(asker), asker.id)
+        # An agent may have a processor of its own by the name of another.
+        key = (type(asker), asker.id, asker.models)
         models = self._known.get(key)
         if models is None:
-            models = self._known[key] = tuple(self._model(item) for item in asker.models)
+            # What processors ask about is what has not passed them yet.
+            content = not isinstance(asker, Processor)
+            models = self._known[key] = tuple(self._model(item, content) for item in asker.models)
         return models
 
     def check(self, app: App) -> None:
@@ -76,12 +80,12 @@ class Resolver:
             if processor.models:
                 self(processor)
 
-    def _model(self, item: str | Model) -> Model:
+    def _model(self, item: str | Model, content: bool = True) -> Model:
         if not isinstance(item, str):
             model = item
         else:
             model = self._stand_in(item) if self._stand_in is not None else self._providers.resolve(item)
-        return self._telemetry.model(model)
+        return self._telemetry.model(model, content=content)
 
 
 def open_telemetry(settings: Settings, worker: int | None) -> Telemetry:

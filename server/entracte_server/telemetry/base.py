@@ -108,8 +108,8 @@ class Telemetry:
         """Another segment of a stored run."""
         return _SEGMENT
 
-    def model(self, model: Model) -> Model:
-        """The model to ask in place of `model`."""
+    def model(self, model: Model, *, content: bool = True) -> Model:
+        """The model to ask in place of `model`. Without `content` nothing of what is said is recorded."""
         return model
 
     def tool(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> ToolExecution:

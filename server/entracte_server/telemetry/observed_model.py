@@ -36,9 +36,10 @@ _SETTINGS = {
 class ObservedModel:
     """Another model, asked as it is."""
 
-    def __init__(self, model: Model, instruments: Instruments) -> None:
+    def __init__(self, model: Model, instruments: Instruments, content: bool = True) -> None:
         self._model = model
         self._instruments = instruments
+        self._content = content
 
     @property
     def name(self) -> str:
@@ -56,7 +57,7 @@ class ObservedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[ModelEvent]]:
         """See `Model`."""
-        call = _Call(self._model.name, request, self._instruments, current.get())
+        call = _Call(self._model.name, request, self._instruments, current.get(), self._content)
         try:
             async with closing(self._model.stream(request)) as batches:
                 async for batch in batches:
@@ -79,7 +80,12 @@ class _Call:
     """One call of a model."""
 
     def __init__(
-        self, name: str, request: ModelRequest, instruments: Instruments, scope: Scope | None
+        self,
+        name: str,
+        request: ModelRequest,
+        instruments: Instruments,
+        scope: Scope | None,
+        shows_content: bool,
     ) -> None:
         self._instruments = instruments
         self._scope = scope
@@ -93,12 +99,12 @@ class _Call:
         if scope is not None and scope.spans is not None:
             attributes = {**scope.common(), **self._labels, **_asked(request)}
             self._span = scope.spans.start(f"chat {model}", scope.context, attributes, kind=SpanKind.CLIENT)
-            if self._span.is_recording():
+            if self._span.is_recording() and shows_content:
                 self._record_input(request, scope)
         self._started = time.perf_counter()
 
     def _record_input(self, request: ModelRequest, scope: Scope) -> None:
-        if scope.policy.outputs:
+        if scope.policy.raw_outputs:
             self._text = content.AnswerText()
         if not scope.policy.inputs:
             return

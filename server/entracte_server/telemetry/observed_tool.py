@@ -72,11 +72,11 @@ class ObservedTool(ToolExecution):
 
     def _failed(self, outcome: Outcome) -> None:
         self._error = outcome.code or outcome.kind
-        shows = self._scope is not None and self._scope.policy.outputs
+        shows = self._scope is not None and self._scope.policy.raw_outputs
         self._span.set_status(Status(StatusCode.ERROR, outcome.value if shows else self._error))
 
     def _record(self, key: str, text: str) -> None:
-        if self._scope is not None and self._scope.policy.outputs:
+        if self._scope is not None and self._scope.policy.raw_outputs:
             self._span.set_attribute(key, text)
 
     def __exit__(

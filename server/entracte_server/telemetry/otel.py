@@ -102,9 +102,9 @@ class OtelTelemetry(Telemetry):
     def _policy(self, snapshot: Snapshot, agent: Agent | None) -> Policy:
         return policy_of(snapshot.spec, agent, record_content=self._record_content)
 
-    def model(self, model: Model) -> Model:
+    def model(self, model: Model, *, content: bool = True) -> Model:
         """See `Telemetry`."""
-        return ObservedModel(model, self._instruments)
+        return ObservedModel(model, self._instruments, content)
 
     def tool(self, tool: Tool, arguments: Arguments, context: ToolContext[Any]) -> ToolExecution:
         """See `Telemetry`."""

@@ -14,11 +14,14 @@ from entracte_server.telemetry.spans import Attributes, Spans
 
 
 class Policy(Data, frozen=True):
-    """What may be recorded of a run."""
+    """What may be recorded of a run. `raw_inputs`, `raw_outputs`: also as it is before processors have
+    passed it, which is not wanted where there are any."""
 
     traced: bool
     inputs: bool
     outputs: bool
+    raw_inputs: bool
+    raw_outputs: bool
     function_id: str
     tracing: TracingOptions
 
@@ -29,10 +32,19 @@ def policy_of(spec: RunSpec, agent: Agent | None, *, record_content: bool) -> Po
     if agent is not None:
         telemetry = telemetry.over(agent.telemetry)
         tracing = tracing.over(agent.tracing_options)
+    inputs = record_content if telemetry.record_inputs is None else telemetry.record_inputs
+    outputs = record_content if telemetry.record_outputs is None else telemetry.record_outputs
+    asked = spec.options
+    processes_inputs, processes_outputs = bool(asked.input_processors), bool(asked.output_processors)
+    if agent is not None:
+        processes_inputs |= asked.input_processors is None and bool(agent.input_processors)
+        processes_outputs |= asked.output_processors is None and bool(agent.output_processors)
     return Policy(
         traced=telemetry.is_enabled is not False,
-        inputs=record_content if telemetry.record_inputs is None else telemetry.record_inputs,
-        outputs=record_content if telemetry.record_outputs is None else telemetry.record_outputs,
+        inputs=inputs,
+        outputs=outputs,
+        raw_inputs=inputs and not processes_inputs,
+        raw_outputs=outputs and not processes_outputs,
         function_id=telemetry.function_id,
         tracing=tracing,
     )

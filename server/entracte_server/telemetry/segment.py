@@ -72,7 +72,7 @@ class ObservedSegment(Scope, Segment):
         )
         self.context = otel.set_span_in_context(self._span, Context())
         self.trace = self._snapshot.spec.trace or trace_of(self._span.get_span_context())
-        if self._is_first and self.policy.inputs and self._span.is_recording():
+        if self._is_first and self.policy.raw_inputs and self._span.is_recording():
             spec = self._snapshot.spec
             self._span.set_attribute(n.INPUT_MESSAGES, content.messages(spec.input))
             if spec.system:
