@@ -114,6 +114,7 @@ class FakeProvider:
         self.answers: list[Answer] = []
         self.requests: list[Received] = []
         self.connections = 0
+        self.asked = asyncio.Event()
         self.left = asyncio.Event()
         self.url = ""
         self._server: asyncio.Server | None = None
@@ -163,6 +164,7 @@ class FakeProvider:
         }
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         self.requests.append(Received(head[0].split(" ")[1], headers, json.loads(body)))
+        self.asked.set()
         answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
         await asyncio.sleep(answer.before_head)
         lines = [f"HTTP/1.1 {answer.status} X", *(f"{k}: {v}" for k, v in answer.headers.items())]

@@ -346,9 +346,7 @@ async def test_closing_an_answer_closes_the_connection(provider: FakeProvider) -
 
 async def was_asked(provider: FakeProvider) -> None:
     """Returns when a request has come, and a little later: the first one waits for an import."""
-    async with asyncio.timeout(30):
-        while not provider.requests:
-            await asyncio.sleep(0.01)
+    await asyncio.wait_for(provider.asked.wait(), 30)
     await asyncio.sleep(0.1)
 
 
