@@ -243,7 +243,7 @@ class Writer:
 
     def _ring(self) -> None:
         wake, self._wake = self._wake, None
-        if wake is not None:
+        if wake is not None and not wake.done():  # it is done when the loop is about to end
             wake.set_result(None)
 
     async def close(self) -> None:
