@@ -53,6 +53,8 @@ class _Session:
         self.tools: dict[str, PinnedTool] = {}
         self.listed_at: float | None = None
         self.listing = asyncio.Lock()
+        self.calls = 0
+        """How many calls wait for an answer."""
         self._toolset = toolset
         self.task = asyncio.create_task(self._live(), name=f"mcp:{toolset.name}")
 
@@ -152,12 +154,15 @@ class McpConnection:
         meta: Any = {IDEMPOTENCY_KEY: key}
         asked = mcp.CallToolRequestParams(name=tool.remote, arguments=dict(args), _meta=meta)
         request = mcp.CallToolRequest(params=asked)
+        session.calls += 1
         try:
             # Not by the client's own `call_tool`: that checks results against the server's schemas, with
             # patterns that may take for ever.
             result = await session.ready.result().session.send_request(request, _RESULT)
         except ValidationError:
             raise McpFailed("The server's answer does not fit the protocol.") from None
+        finally:
+            session.calls -= 1
         if isinstance(result, mcp.InputRequiredResult):
             raise McpFailed("The server asked for input, which it cannot have here.")
         if result.is_error:
@@ -172,16 +177,16 @@ class McpConnection:
                 try:
                     return await self._list_if_old(fresh)
                 except MCPError as error:  # a list may be asked for twice
-                    self._leave(self._session)
                     if error.code != FORGOTTEN and not is_lost(error):
                         raise
                     return await self._list_if_old(fresh)
         except TimeoutError:
-            self._leave(self._session)
+            # One that is busy with calls may be well; they would be lost with it.
+            if self._session is not None and not self._session.calls:
+                self._leave(self._session)
             seconds = f"{self.toolset.connect_timeout:g}"
             raise McpUnavailable(f"it did not list its tools within {seconds} s") from None
         except (MCPError, ValidationError) as error:
-            self._leave(self._session)
             raise McpUnavailable(_reason(error)) from None
 
     async def _list_if_old(self, fresh: bool) -> tuple[_Session, dict[str, PinnedTool]]:
@@ -192,7 +197,12 @@ class McpConnection:
         async with session.listing:
             if session.listed_at is None or session.listed_at < good_from:
                 started = now()
-                session.tools = await self._list(session.ready.result())
+                try:
+                    session.tools = await self._list(session.ready.result())
+                except MCPError as error:
+                    if error.code == FORGOTTEN or is_lost(error):
+                        self._leave(session)
+                    raise
                 session.listed_at = started
             return session, session.tools
 
