@@ -8,7 +8,15 @@ from typing import Any
 import pydantic
 import pytest
 
-from entracte import Client, GenerateResult, RequestInvalid, SchemaInvalid, StructuredOutput, to_dict
+from entracte import (
+    AgentUnavailable,
+    Client,
+    GenerateResult,
+    RequestInvalid,
+    SchemaInvalid,
+    StructuredOutput,
+    to_dict,
+)
 from entracte_server import Agent, App, tool
 from entracte_server import StructuredOutput as AgentOutput
 from entracte_server.domain.messages import TextPart
@@ -576,6 +584,26 @@ async def test_two_structuring_models_of_one_name_cannot_be_told_apart() -> None
     with pytest.raises(ValueError, match="two structuring models are called 'scripted/second'"):
         async with serve(app(shared, other)):
             pass
+
+
+async def test_a_run_whose_structuring_model_cannot_be_asked_stays_parked(tmp_path: Any) -> None:
+    """The decision is refused and can be made where there is the model."""
+    first = scripted([[{"tool": "pay", "id": "c1"}], [{"text": "Oslo"}]])
+    second = scripted([FINE], name="scripted/second")
+
+    def app(**more: Any) -> App:
+        return App(agents=[Agent(id="one", model=first, tools=[pay], **more)])
+
+    whole = app(structured_output=AgentOutput(CITY, model=second))
+    store = str(tmp_path / "entracte.db")
+    async with serve(whole, store=store) as server, Client(server.address) as client:
+        [call] = (await client.agent("one").generate("go")).pending_calls
+    async with serve(app(), store=store) as server, Client(server.address) as client:
+        with pytest.raises(AgentUnavailable, match="the model scripted/second"):
+            await client.agent("one").approve(call)
+        assert (await client.runs.get(call.run_id)).state == "suspended"
+    async with serve(whole, store=store) as server, Client(server.address) as client:
+        assert (await client.agent("one").approve(call)).object == {"city": "Oslo"}
 
 
 # ---- what agents and callers say ----

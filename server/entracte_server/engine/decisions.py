@@ -33,7 +33,6 @@ from entracte_server.domain.runs import (
 )
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settle import validate
-from entracte_server.engine.toolsets import missing
 from entracte_server.store.base import Decide, Decided, NotFound, Refused, RequestKey
 
 if TYPE_CHECKING:
@@ -292,7 +291,7 @@ async def _apply(
             run_id=run.run_id,
             agent_id=run.agent_id,
         )
-    if (lacking := missing(engine.app, pending.needs)) is not None:
+    if (lacking := engine.lacks(pending.needs)) is not None:
         raise Refusal(
             "AGENT_UNAVAILABLE",
             f"The run needs the {lacking}, which is not registered here; the run stays parked.",

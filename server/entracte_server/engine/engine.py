@@ -8,7 +8,7 @@ even when the caller was cancelled meanwhile.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -440,7 +440,7 @@ class Engine:
         exhausted = recovered and row.takeovers > MAX_TAKEOVERS
         agent = self.app.agents.get(row.agent_id)
         options = snapshot.spec.options
-        lacking = missing(self.app, needs_of(options)) or structuring_fault(options, self._resolve)
+        lacking = self.lacks(needs_of(options))
         if (agent is None or lacking is not None) and snapshot.run.cancel_reason is None:
             _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id, missing=lacking)
             self._strand((row.tenant, row.run_id), "AGENT_UNAVAILABLE")
@@ -459,6 +459,10 @@ class Engine:
                 snapshot, run=msgspec.structs.replace(snapshot.run, attempt=attempt)
             )
         self._execute(agent, self._resolve(agent), snapshot, entering=entering, exhausted=exhausted)
+
+    def lacks(self, needs: Iterable[str]) -> str | None:
+        """The first of `needs` of a run that this process does not have."""
+        return missing(self.app, needs, self._resolve)
 
     async def delete(self, tenant: str, run_id: str, *, force: bool, request: RequestKey | None) -> bool:
         """Delete all of a run; says whether an earlier request had done so. Raises what the store

@@ -14,7 +14,6 @@ from entracte_server.domain.options import ClientTool
 from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, PendingRow, Resolution, RunRow
 from entracte_server.engine import decisions
 from entracte_server.engine.expiry import EXPIRED
-from entracte_server.engine.toolsets import missing
 from entracte_server.store.base import Decide, NotFound
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ async def decide_expired(engine: "Engine", pending: PendingRow, now: int) -> boo
     if call is None:
         raise NotFound(f"pending call {pending.pending_call_id} was decided meanwhile")
     agent = engine.app.agents.get(run.agent_id)
-    if agent is None or missing(engine.app, pending.needs) is not None:
+    if agent is None or engine.lacks(pending.needs) is not None:
         return False
     tool = await decisions.tool_of(engine, agent, run, pending, call)
     decision_id = new_id()

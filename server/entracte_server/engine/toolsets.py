@@ -5,7 +5,7 @@ is told for as long as the run lasts, in whichever process.
 """
 
 import asyncio
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any
 
 from entracte_server.agents.agent import Agent, App
@@ -143,6 +143,8 @@ def needs_of(options: RunOptions) -> tuple[str, ...]:
     needs = [f"toolset {name}" for name in dict.fromkeys(names)]
     processors = (*(options.input_processors or ()), *(options.output_processors or ()))
     needs += [f"processor {processor.name}" for processor in processors]
+    if (structured := options.structured_output) is not None and structured.model:
+        needs.append(f"model {structured.model}")
     hooks = [options.on_iteration_complete, options.prepare_step]
     if (around := options.hooks) is not None:
         hooks += [around.before_tool_call, around.after_tool_call]
@@ -153,8 +155,9 @@ def needs_of(options: RunOptions) -> tuple[str, ...]:
     return (*needs, *(f"hook {name}" for name in hooks if name))
 
 
-def missing(app: App, needs: Iterable[str]) -> str | None:
-    """The first of `needs` that an app does not have."""
+def missing(app: App, needs: Iterable[str], resolve: Callable[[str], object]) -> str | None:
+    """The first of `needs` that an app does not have; `resolve` finds a model by its name, or raises
+    `ValueError`."""
     registered: dict[str, Container[str]] = {
         "toolset": app.toolsets,
         "scorer": app.scorers,
@@ -163,6 +166,11 @@ def missing(app: App, needs: Iterable[str]) -> str | None:
     }
     for need in needs:
         kind, _, name = need.partition(" ")
-        if name not in registered.get(kind, ()):
+        if kind == "model":
+            try:
+                resolve(name)
+            except ValueError:
+                return need
+        elif name not in registered.get(kind, ()):
             return need
     return None
