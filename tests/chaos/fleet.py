@@ -22,7 +22,7 @@ from tests.cases.support import Caller
 from tests.chaos import traps, world
 from tests.chaos.traps import Trapper
 
-LEASE = 1.5
+LEASE = 3.0
 """Seconds that a silent process keeps its runs."""
 
 START_SECONDS = 30.0
