@@ -3,6 +3,7 @@ over suspensions and restarts."""
 
 import asyncio
 import functools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,8 @@ async def test_what_is_changed_is_all_there_is() -> None:
             ("user", "ADD IT"),
             ("user", "step 1"),
         ]
+        assert "step 2" in json.dumps(result.request.body)  # what was sent, not what was said
+        assert "BEFORE" in json.dumps(result.request.body)
         assert it.model.requests[0].tool_choice == ToolChoice("required")
         assert it.model.requests[1].tools == []
         assert [r.result for r in result.tool_results] == [{"sum": 3}]

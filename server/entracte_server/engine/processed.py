@@ -39,6 +39,7 @@ async def read(
     """The answer to a request as it is after its processing: `answer` filled, or another. `partial` shows
     the object in it as it grows. Raises `ModelError`, `Vetoed`, `ProcessorFailed`."""
     asked = await processing.request(model.name, request.messages)
+    processing.sent = None if asked == tuple(request.messages) or isinstance(asked, CachedAnswer) else asked
     if isinstance(asked, CachedAnswer):
         stream = _cached(asked)
     else:

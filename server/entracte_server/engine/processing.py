@@ -55,7 +55,8 @@ class Processing:
     """See the module. `kept` is what was stored; `ask` gives the text of a model's answer and what it used.
 
     `holds_answers`, `holds_results`: whether a step's answer, or the last one, is shown only after it
-    passed. `held`: the chunks of an answer that waits for the result to pass.
+    passed. `held`: the chunks of an answer that waits for the result to pass. `sent`: the messages of the
+    last model call, where they were changed for it.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Processing:
         # What a provider sent is what was there before any rewriting.
         self._hides_raw = any(p.can_veto or p.can_rewrite for p in outputs)
         self.held: list[Payload] | None = None
+        self.sent: Sequence[Message] | None = None
 
     def _has(self, *hooks: str) -> bool:
         return any(not own.isdisjoint(hooks) for _, own in self._outputs)
@@ -145,6 +147,15 @@ class Processing:
             processor.warnings, processor.metadata = [], {}
         self._kept = msgspec.structs.replace(self._kept, spent=Usage(), failures=0)
         self.keep()
+        options = self._run.spec.options
+        if self.sent is not None and options.include_request_body and options.structured_output is None:
+            # It is asked for, so it is kept, although it repeats the conversation.
+            seen = StepOverrides(
+                messages=tuple(message for message in self.sent if message.role != "system"),
+                system=tuple(message.text for message in self.sent if message.role == "system"),
+            )
+            record = msgspec.structs.replace(record, overrides=over(record.overrides, seen))
+            self.sent = None
         return msgspec.structs.replace(
             record,
             usage=record.usage + spent,
