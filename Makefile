@@ -15,7 +15,7 @@ BASELINE := proto/baseline.binpb
 export GRPC_VERBOSITY ?= NONE
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap run test chaos soak lint breaking baseline gen gen-check lock bench local-model clean
+.PHONY: help bootstrap run test chaos matrix soak lint breaking baseline gen gen-check lock bench local-model clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
@@ -59,6 +59,9 @@ test: $(STAMP) ## Run the tests.
 
 chaos: $(STAMP) ## Kill server processes a thousand times on each store (40 minutes; ARGS="--seed N" repeats).
 	$(BIN)/python -m tests.chaos.kills $(ARGS)
+
+matrix: $(STAMP) ## Suspend and restart runs with every pair of options, and each alone on both stores (10 minutes).
+	MATRIX=all $(BIN)/python -m pytest tests/matrix $(ARGS)
 
 soak: $(STAMP) ## Mixed traffic for 10 minutes while workers are killed (ARGS="--store postgres").
 	$(BIN)/python -m tests.chaos.soak $(ARGS)

@@ -20,7 +20,9 @@ START_SECONDS = 30.0
 POLL = 0.005
 
 _forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["entracte_server.app.running", "tests.invariants.world"])
+_forks.set_forkserver_preload(
+    ["entracte_server.app.running", "tests.invariants.world", "tests.matrix.served"]
+)
 
 
 class ServerProcess:
