@@ -57,7 +57,7 @@ def _with_part(method: str, where: str, role: Any, part: m.MessagePart, **fields
 
 def _structured(method: str, field: str, text: str) -> Any:
     """Structured output of which only `field` is `text`."""
-    fields = {"schema": js('{"type":"object"}'), "model": "scripted/script", field: js(text)}
+    fields: dict[str, Any] = {"schema": js('{"type":"object"}'), "model": "scripted/script", field: js(text)}
     if field == "fallback_value":
         fields["error_strategy"] = options_pb2.StructuredOutput.ERROR_STRATEGY_FALLBACK
     return _options(method, structured_output=options_pb2.StructuredOutput(**fields))
