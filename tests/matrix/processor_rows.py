@@ -1,6 +1,6 @@
 """Processors, each of which keeps some state or holds something back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -58,8 +58,8 @@ class Stops(Processor):
             self.abort("no answer", metadata={"step": answer.number})
 
 
-def _processors(_: World) -> Mapping[str, Any]:
-    return {"processors": [Marks(), Shouts(), Strict(), Stops()]}
+def _registered(made: type[Processor]) -> Callable[[World], Mapping[str, Any]]:
+    return lambda _: {"processors": [made()]}
 
 
 def _marked(seen: Seen) -> None:
@@ -108,14 +108,14 @@ ROWS = [
         "input_processors",
         _marked,
         constant(input_processors=[{"name": "marks", "parameters": {"sign": "MARK"}}]),
-        app=_processors,
+        app=_registered(Marks),
     ),
-    Row("output_processors", _shouted, constant(output_processors=["shouts"]), app=_processors),
+    Row("output_processors", _shouted, constant(output_processors=["shouts"]), app=_registered(Shouts)),
     Row(
         "output_processors:tripwire",
         _tripped,
         constant(output_processors=["stops"]),
-        app=_processors,
+        app=_registered(Stops),
         ending="failed",
     ),
     Row(
@@ -123,6 +123,6 @@ ROWS = [
         _sent_back,
         constant(output_processors=["strict"], max_processor_retries=1),
         course=_bad,
-        app=_processors,
+        app=_registered(Strict),
     ),
 ]

@@ -54,23 +54,27 @@ def all_pairs() -> list[tuple[Row, Row]]:
     return [(one, other) for i, one in enumerate(ROWS) for other in ROWS[i + 1 :] if not excluded(one, other)]
 
 
-def some_pairs(times: int = 2) -> list[tuple[Row, Row]]:
-    """A choice of pairs, always the same, in which each row that is not slow is at least `times` times.
+def some_groups() -> list[list[Row]]:
+    """A choice of rows to set together, always the same: each row that is not slow is in two of them.
 
-    Far apart in the list, so that they are of different kinds.
+    The rows are dealt out of the list in strides, so that those of a group are of different kinds. Those
+    that end the run early or need its end exclude each other: they come first, and the others join them.
     """
-    quick = [row for row in ROWS if not row.slow]
-    count = dict.fromkeys((row.name for row in quick), 0)
-    chosen: dict[frozenset[str], tuple[Row, Row]] = {}
-    for i, row in enumerate(quick):
-        distances = sorted(range(1, len(quick)), key=lambda d: abs(d - len(quick) // 2))
-        others = [quick[(i + distance) % len(quick)] for distance in distances]
-        for other in sorted(others, key=lambda row: count[row.name] >= times):
-            if count[row.name] >= times:
-                break
-            pair = frozenset((row.name, other.name))
-            if pair not in chosen and not excluded(row, other):
-                chosen[pair] = (row, other)
-                count[row.name] += 1
-                count[other.name] += 1
-    return list(chosen.values())
+    left = [row for stride in (7, 11) for row in _dealt(stride) if not row.slow]
+    left.sort(key=lambda row: row.ending == "answer" and row.needs != "answer")
+    groups: list[list[Row]] = []
+    for row in left:
+        fitting = [group for group in groups if all(_go_together(row, other) for other in group)]
+        if fitting:
+            min(fitting, key=len).append(row)
+        else:
+            groups.append([row])
+    return groups
+
+
+def _go_together(one: Row, other: Row) -> bool:
+    return one is not other and not excluded(one, other)
+
+
+def _dealt(stride: int) -> list[Row]:
+    return [row for first in range(stride) for row in ROWS[first::stride]]

@@ -1,8 +1,9 @@
 """Every option holds over suspensions and restarts: before it takes effect, and after.
 
-Each alone and some pairs of them; with `MATRIX=all` in the environment, all pairs and both stores.
+Each alone, and some of them together; with `MATRIX=all` in the environment, all pairs and both stores.
 """
 
+import itertools
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ import structlog
 from entracte_server.rpc.options import SUPPORTED
 from tests.matrix.playing import check, play
 from tests.matrix.row import Row
-from tests.matrix.rows import BY_NAME, EXCLUDED, ROWS, all_pairs, excluded, some_pairs
+from tests.matrix.rows import BY_NAME, EXCLUDED, ROWS, all_pairs, excluded, some_groups
 from tests.telemetry.collector import Collector
 
 ALL = os.environ.get("MATRIX") == "all"
@@ -53,12 +54,14 @@ async def test_alone_on_postgres(name: str, postgres_url: str, monkeypatch: pyte
     await played([BY_NAME[name]], postgres_url, monkeypatch)
 
 
-PAIRS = {f"{one.name}+{other.name}": (one, other) for one, other in (all_pairs() if ALL else some_pairs())}
+GROUPS: dict[str, Sequence[Row]] = {
+    "+".join(row.name for row in group): group for group in (all_pairs() if ALL else some_groups())
+}
 
 
-@pytest.mark.parametrize("names", PAIRS)
-async def test_pairs(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    await played(PAIRS[names], tmp_path / "db", monkeypatch)
+@pytest.mark.parametrize("names", GROUPS)
+async def test_together(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await played(GROUPS[names], tmp_path / "db", monkeypatch)
 
 
 def test_every_option_has_a_row() -> None:
@@ -66,11 +69,12 @@ def test_every_option_has_a_row() -> None:
 
 
 def test_what_is_paired() -> None:
-    """What is left out has a reason, and the choice has each row twice."""
+    """The choice has each row twice, and nothing in it that excludes each other."""
     assert len(BY_NAME) == len(ROWS)
     assert {name for pair in EXCLUDED for name in pair} <= BY_NAME.keys()
-    chosen = some_pairs()
+    chosen = some_groups()
     for row in ROWS:
-        if not row.slow:
-            assert sum(row in pair for pair in chosen) >= 2
-    assert not any(excluded(*pair) for pair in chosen)
+        assert sum(row in group for group in chosen) == (0 if row.slow else 2)
+    for group in chosen:
+        assert len(group) > 1
+        assert not any(excluded(*pair) for pair in itertools.combinations(group, 2))
