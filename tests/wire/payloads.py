@@ -67,7 +67,7 @@ def field_of(cls: type[Payload]) -> str:
 
 
 def _integers(cls: type[Data]) -> st.SearchStrategy[int]:
-    bits = 31 if cls is RunError else 63
+    bits = 31 if cls in (RunError, d.IsTaskComplete) else 63
     return st.integers(0, 2**bits - 1)
 
 
