@@ -22,7 +22,7 @@ from tests.cases.support import Caller
 from tests.chaos import traps, world
 from tests.chaos.traps import Trapper
 
-LEASE = 3.0
+LEASE = 1.5
 """Seconds that a silent process keeps its runs."""
 
 START_SECONDS = 30.0
@@ -129,9 +129,10 @@ class Member:
         self.process = ServerProcess(self._child, log)
         end = time.monotonic() + START_SECONDS
         while "Entracte serves on " not in self.process.output:
-            if self.process.exit_code == -signal.SIGKILL or (self._told and not self.alive):
+            code = self.process.exit_code  # once: it may be killed between two looks
+            if code == -signal.SIGKILL or (self._told and code is not None):
                 return False
-            assert self.alive, self.output
+            assert code is None, self.output
             assert time.monotonic() < end, f"not started in time: {self.output}"
             await asyncio.sleep(0.005)
         return True

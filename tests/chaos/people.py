@@ -38,7 +38,7 @@ OUTSIDE = ClientTool(
     input_schema={"type": "object", "properties": {"v": {"type": "integer"}}},
 )
 
-PATIENCE = 240.0
+PATIENCE = 90.0
 """Seconds in which a run must come to its end, whatever happens to its servers."""
 
 

@@ -32,7 +32,7 @@ AT_ONCE = 6
 CATCH_SECONDS = 20.0
 """How long the load goes on until somebody comes to a trap."""
 
-PROGRESS_SECONDS = 120.0
+PROGRESS_SECONDS = 30.0
 """How long a run may take to get further after a kill."""
 
 
