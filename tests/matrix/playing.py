@@ -11,7 +11,7 @@ from tests.cases.process import forked
 from tests.matrix import served
 from tests.matrix.course import INPUT, Course, World, app_of, merged
 from tests.matrix.row import Row, Seen
-from tests.matrix.served import is_there, troubled
+from tests.matrix.served import comes_to, troubled
 from tests.matrix.tool_rows import FROM_CLIENT
 
 MAX_SUSPENSIONS = 12
@@ -114,16 +114,20 @@ async def play_killed(rows: Sequence[Row], folder: Path, trouble: str) -> Seen:
             else:
                 going_on = asyncio.ensure_future(go_on(client, seen, options))
             is_cut_off = False
-            while not (is_cut_off or going_on.done()):
-                await asyncio.wait([going_on], timeout=0.02)
-                if not killed and is_there(seen.world, trouble):
-                    killed = is_cut_off = True
+            if seen.results and not killed:
+                place = asyncio.ensure_future(comes_to(client, seen.result.run_id, seen.world, trouble))
+                await asyncio.wait([going_on, place], timeout=60, return_when=asyncio.FIRST_COMPLETED)
+                killed = is_cut_off = not going_on.done()
+                if is_cut_off:
+                    place.result()
+                place.cancel()
+                await asyncio.wait([place])
             if is_cut_off:
                 await server.kill()
                 going_on.cancel()
                 await asyncio.wait([going_on])
             else:
-                take(seen, going_on.result())
+                take(seen, await going_on)
                 await look_back(client, seen, follow_ups="scorers" in options)
         number += 1
     return seen
