@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import RunExpiry
+from entracte_server.domain.memory import MemoryOptions
 from entracte_server.domain.messages import Message
 from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
 
@@ -202,3 +203,5 @@ class RunOptions(Data, frozen=True):
     scorers: tuple[ScorerChoice, ...] | None = None
     return_scorer_data: bool = False
     pinned_tools: tuple[PinnedTool, ...] = ()
+    memory: MemoryOptions | None = None
+    save_per_step: bool = False

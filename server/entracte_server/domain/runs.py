@@ -341,6 +341,17 @@ class Processing(Data, frozen=True):
     spent: Usage = Usage()
 
 
+class Remembered(Data, frozen=True):
+    """What a run knows of its thread, found when it started: the messages from position `first` to `last`
+    (0: none), `recalled` ones that come before these, as (thread id, position), and what its system
+    messages say of the working memory (None: nothing)."""
+
+    first: int = 0
+    last: int = 0
+    recalled: tuple[tuple[str, int], ...] = ()
+    working: str | None = None
+
+
 class Snapshot(Data, frozen=True):
     """All that is needed to go on with a run."""
 
@@ -351,6 +362,7 @@ class Snapshot(Data, frozen=True):
     pending: tuple[PendingRow, ...] = ()
     """The open ones."""
     processing: Processing | None = None
+    remembered: Remembered | None = None
 
     @property
     def waiting(self) -> list[PendingRow]:

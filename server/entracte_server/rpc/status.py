@@ -73,6 +73,12 @@ CODES: dict[str, grpc.StatusCode] = {
     "INTERNAL": grpc.StatusCode.INTERNAL,
     "WAIT_TOO_LONG": grpc.StatusCode.DEADLINE_EXCEEDED,
     "TOOLSET_UNAVAILABLE": grpc.StatusCode.FAILED_PRECONDITION,
+    "THREAD_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "THREAD_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
+    "THREAD_BUSY": grpc.StatusCode.ABORTED,
+    "THREAD_PARKED": grpc.StatusCode.FAILED_PRECONDITION,
+    "THREAD_QUEUE_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "THREAD_OF_OTHER_RESOURCE": grpc.StatusCode.FAILED_PRECONDITION,
 }
 
 

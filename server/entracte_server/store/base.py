@@ -27,13 +27,18 @@ from entracte_server.domain.runs import (
     DecisionRow,
     PendingRow,
     Processing,
+    Remembered,
     RunRow,
     RunSpec,
     RunState,
     Snapshot,
     StepRecord,
 )
+from entracte_server.domain.threads import ThreadMessage
+from entracte_server.store.requests import Made as Made
+from entracte_server.store.requests import RequestKey as RequestKey
 from entracte_server.store.signals import Signals
+from entracte_server.store.threads import ThreadClaim, ThreadStore
 
 
 class StoreError(Exception):
@@ -46,6 +51,9 @@ class StoreError(Exception):
     ├── LeaseLost            the run is owned by somebody else now; nothing was changed
     ├── NotFound             no such row for this tenant
     ├── RunExists            the run id is taken
+    ├── ThreadExists         the thread id is taken
+    ├── ThreadNotYours       the thread is another resource's
+    ├── ThreadBusy           another run has the thread, and this one may not wait for it
     ├── RequestReused        the request id was used with another body
     └── Refused              the condition of the change does not hold
     """
@@ -69,6 +77,25 @@ class NotFound(StoreError):
 
 class RunExists(StoreError):
     """The run id is taken."""
+
+
+class ThreadExists(StoreError):
+    """The thread id is taken."""
+
+
+class ThreadNotYours(StoreError):
+    """The thread is another resource's."""
+
+
+class ThreadBusy(StoreError):
+    """Another run has the thread, and this one may not wait for it: `holder` is its row, `pending` are its
+    open calls, and `queued` says how many wait already."""
+
+    def __init__(self, holder: RunRow, pending: tuple[PendingRow, ...], queued: int) -> None:
+        super().__init__(f"run {holder.run_id} has the thread")
+        self.holder = holder
+        self.pending = pending
+        self.queued = queued
 
 
 class RequestReused(StoreError):
@@ -100,26 +127,6 @@ class Refused(StoreError):
         self.run = run
 
 
-class RequestKey(Data, frozen=True):
-    """Identifies a mutating request of a principal; `body_hash` tells whether it is the same one.
-
-    Kept in the transaction of the change, with the id of what was made, never a response.
-    """
-
-    tenant: str
-    principal: str
-    method: str
-    request_id: str
-    body_hash: bytes
-
-
-class Made(Data, frozen=True):
-    """What an earlier request with the same id made."""
-
-    run_id: str
-    decision_id: str = ""
-
-
 class ChunkRow(Data, frozen=True, gc=False):
     """Chunks that were committed together: the bytes of a response message's `chunks` entries."""
 
@@ -135,12 +142,17 @@ class CreateRun(Data, frozen=True):
     spec: RunSpec
     chunks: ChunkRow | None = None
     request: RequestKey | None = None
+    claim: ThreadClaim | None = None
 
 
 class Created(Data, frozen=True):
-    """`made` is set when an earlier request with the same id had created a run: nothing was done."""
+    """`made` is set when an earlier request with the same id had created a run: nothing was done. With
+    `queued` the run waits for its thread: it is stored in that state, without an owner and under fence 0.
+    `replaced` is the parked run that was asked to cancel for it: running now, without an owner."""
 
     made: Made | None = None
+    queued: bool = False
+    replaced: str = ""
 
 
 class RunPatch(Data, frozen=True):
@@ -184,7 +196,9 @@ class RunWrite(Data, frozen=True):
     """What the owner of a run writes in one transaction.
 
     `calls` are inserted or replaced by call id, `steps` inserted or replaced by step number,
-    `processing` replaces what was there.
+    `processing` and `remembered` replace what was there. `messages` are added to the thread that the run
+    has, or replace those with their ids, which keep their positions; where it has none, because it only
+    reads or because the thread was deleted, they are dropped.
     `opened` pending calls are inserted; each decision of `closed` settles the pending call it names,
     unless somebody decided it before; its `sequence`, when it has none, is the run's last before this
     write. Chunks follow the run's last sequence, otherwise it is a `ValueError`.
@@ -208,12 +222,17 @@ class RunWrite(Data, frozen=True):
     end: End | None = None
     release: Release | None = None
     processing: Processing | None = None
+    messages: tuple[ThreadMessage, ...] = ()
+    remembered: Remembered | None = None
 
 
 class Written(Data, frozen=True):
-    """`parked` is False when a `Park` was asked for and refused; the rest was written all the same."""
+    """`parked` is False when a `Park` was asked for and refused; the rest was written all the same.
+    `freed` says that the run gave up its thread and that the next run of it is running now, without an
+    owner."""
 
     parked: bool = False
+    freed: bool = False
 
 
 class Decide(Data, frozen=True):
@@ -361,7 +380,7 @@ class ClaimFollowUps(Data, frozen=True):
     given_up: int = 0
 
 
-class Store(Protocol):
+class Store(ThreadStore, Protocol):
     """Keeps runs. All methods raise `StoreUnavailable` when the database does not answer.
 
     Cursors of lists are opaque to callers; empty starts at the beginning; one that is none of this list
@@ -369,7 +388,7 @@ class Store(Protocol):
     """
 
     async def create_run(self, op: CreateRun) -> Created:
-        """Raises `RunExists`, `RequestReused`."""
+        """Raises `RunExists`, `RequestReused`, `ThreadBusy`, `ThreadNotYours`."""
         ...
 
     def submit(self, op: RunWrite) -> "Future[Written]":

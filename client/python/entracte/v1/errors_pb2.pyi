@@ -132,6 +132,25 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION. The run was to have a toolset whose server does not list its tools. No run was
     started. Metadata: `toolset`.
     """
+    ERROR_REASON_THREAD_NOT_FOUND: _ErrorReason.ValueType  # 37
+    """NOT_FOUND. There is no such thread. Metadata: `thread_id`."""
+    ERROR_REASON_THREAD_EXISTS: _ErrorReason.ValueType  # 38
+    """ALREADY_EXISTS. The thread id is taken. Metadata: `thread_id`."""
+    ERROR_REASON_THREAD_BUSY: _ErrorReason.ValueType  # 39
+    """ABORTED. Another run has the thread, or others wait for it. Metadata: `thread_id`, `run_id`, `state`.
+    Details: RetryInfo.
+    """
+    ERROR_REASON_THREAD_PARKED: _ErrorReason.ValueType  # 40
+    """FAILED_PRECONDITION. The run that has the thread is parked: decide its calls, cancel it, or say in
+    `memory.on_parked_thread` what a new message does to it. Metadata: `thread_id`, `run_id`,
+    `pending_call_ids` (with commas between them).
+    """
+    ERROR_REASON_THREAD_QUEUE_FULL: _ErrorReason.ValueType  # 41
+    """RESOURCE_EXHAUSTED. As many runs wait for the thread as may. Metadata: `thread_id`, `limit`.
+    Details: RetryInfo.
+    """
+    ERROR_REASON_THREAD_OF_OTHER_RESOURCE: _ErrorReason.ValueType  # 42
+    """FAILED_PRECONDITION. The thread belongs to another resource. Metadata: `thread_id`."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC was refused: the `reason` of the google.rpc.ErrorInfo (domain `entracte.dev`) that
@@ -251,4 +270,23 @@ ERROR_REASON_TOOLSET_UNAVAILABLE: ErrorReason.ValueType  # 36
 """FAILED_PRECONDITION. The run was to have a toolset whose server does not list its tools. No run was
 started. Metadata: `toolset`.
 """
+ERROR_REASON_THREAD_NOT_FOUND: ErrorReason.ValueType  # 37
+"""NOT_FOUND. There is no such thread. Metadata: `thread_id`."""
+ERROR_REASON_THREAD_EXISTS: ErrorReason.ValueType  # 38
+"""ALREADY_EXISTS. The thread id is taken. Metadata: `thread_id`."""
+ERROR_REASON_THREAD_BUSY: ErrorReason.ValueType  # 39
+"""ABORTED. Another run has the thread, or others wait for it. Metadata: `thread_id`, `run_id`, `state`.
+Details: RetryInfo.
+"""
+ERROR_REASON_THREAD_PARKED: ErrorReason.ValueType  # 40
+"""FAILED_PRECONDITION. The run that has the thread is parked: decide its calls, cancel it, or say in
+`memory.on_parked_thread` what a new message does to it. Metadata: `thread_id`, `run_id`,
+`pending_call_ids` (with commas between them).
+"""
+ERROR_REASON_THREAD_QUEUE_FULL: ErrorReason.ValueType  # 41
+"""RESOURCE_EXHAUSTED. As many runs wait for the thread as may. Metadata: `thread_id`, `limit`.
+Details: RetryInfo.
+"""
+ERROR_REASON_THREAD_OF_OTHER_RESOURCE: ErrorReason.ValueType  # 42
+"""FAILED_PRECONDITION. The thread belongs to another resource. Metadata: `thread_id`."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

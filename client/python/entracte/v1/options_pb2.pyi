@@ -23,6 +23,58 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _OnBusyThread:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnBusyThreadEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnBusyThread.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_BUSY_THREAD_UNSPECIFIED: _OnBusyThread.ValueType  # 0
+    """As refuse."""
+    ON_BUSY_THREAD_REFUSE: _OnBusyThread.ValueType  # 1
+    """The new run is refused with THREAD_BUSY."""
+    ON_BUSY_THREAD_QUEUE: _OnBusyThread.ValueType  # 2
+    """The new run waits until those that came before it have ended. It is QUEUED until then."""
+
+class OnBusyThread(_OnBusyThread, metaclass=_OnBusyThreadEnumTypeWrapper):
+    """What happens to a new run while another one has its thread."""
+
+ON_BUSY_THREAD_UNSPECIFIED: OnBusyThread.ValueType  # 0
+"""As refuse."""
+ON_BUSY_THREAD_REFUSE: OnBusyThread.ValueType  # 1
+"""The new run is refused with THREAD_BUSY."""
+ON_BUSY_THREAD_QUEUE: OnBusyThread.ValueType  # 2
+"""The new run waits until those that came before it have ended. It is QUEUED until then."""
+Global___OnBusyThread: _TypeAlias = OnBusyThread  # noqa: Y015
+
+class _OnParkedThread:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnParkedThreadEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnParkedThread.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_PARKED_THREAD_UNSPECIFIED: _OnParkedThread.ValueType  # 0
+    """As refuse."""
+    ON_PARKED_THREAD_REFUSE: _OnParkedThread.ValueType  # 1
+    """The new run is refused with THREAD_PARKED, which names the parked run and its calls."""
+    ON_PARKED_THREAD_CANCEL: _OnParkedThread.ValueType  # 2
+    """The parked run is cancelled, and the new one goes on from there."""
+    ON_PARKED_THREAD_QUEUE: _OnParkedThread.ValueType  # 3
+    """The new run waits until the parked one has ended, with `ON_BUSY_THREAD_QUEUE`."""
+
+class OnParkedThread(_OnParkedThread, metaclass=_OnParkedThreadEnumTypeWrapper):
+    """What happens to a new run while a parked one has its thread."""
+
+ON_PARKED_THREAD_UNSPECIFIED: OnParkedThread.ValueType  # 0
+"""As refuse."""
+ON_PARKED_THREAD_REFUSE: OnParkedThread.ValueType  # 1
+"""The new run is refused with THREAD_PARKED, which names the parked run and its calls."""
+ON_PARKED_THREAD_CANCEL: OnParkedThread.ValueType  # 2
+"""The parked run is cancelled, and the new one goes on from there."""
+ON_PARKED_THREAD_QUEUE: OnParkedThread.ValueType  # 3
+"""The new run waits until the parked one has ended, with `ON_BUSY_THREAD_QUEUE`."""
+Global___OnParkedThread: _TypeAlias = OnParkedThread  # noqa: Y015
+
 @_typing.final
 class GenerateOptions(_message.Message):
     """How one run is to be done. Everything is optional; an absent field means the agent's own
@@ -860,6 +912,10 @@ class MemoryOptions(_message.Message):
     WORKING_MEMORY_FIELD_NUMBER: _builtins.int
     FILTER_INCOMPLETE_TOOL_CALLS_FIELD_NUMBER: _builtins.int
     GENERATE_TITLE_FIELD_NUMBER: _builtins.int
+    ON_BUSY_THREAD_FIELD_NUMBER: _builtins.int
+    ON_PARKED_THREAD_FIELD_NUMBER: _builtins.int
+    QUEUE_TIMEOUT_FIELD_NUMBER: _builtins.int
+    MAX_HISTORY_TOKENS_FIELD_NUMBER: _builtins.int
     resource: _builtins.str
     """Whose memory it is, for example a user's id."""
     last_messages: _builtins.int
@@ -874,6 +930,14 @@ class MemoryOptions(_message.Message):
     """Whether calls without a result are left out of the history. Default true."""
     generate_title: _builtins.bool
     """Whether a title is made for a thread that has none."""
+    on_busy_thread: Global___OnBusyThread.ValueType
+    """What happens while another run has the thread, or others wait for it. Default: the new run is refused."""
+    on_parked_thread: Global___OnParkedThread.ValueType
+    """What happens when the run that has the thread is parked. Default: the new run is refused."""
+    max_history_tokens: _builtins.int
+    """About how many tokens of earlier messages are shown to the model at most. They are left out as whole
+    exchanges, the oldest first. Default: the agent's setting.
+    """
     @_builtins.property
     def thread(self) -> Global___ThreadRef:
         """The thread. Created where it does not exist."""
@@ -881,6 +945,10 @@ class MemoryOptions(_message.Message):
     @_builtins.property
     def semantic_recall(self) -> Global___SemanticRecall:
         """Search in older messages."""
+
+    @_builtins.property
+    def queue_timeout(self) -> _duration_pb2.Duration:
+        """How long the run may wait for the thread; then it fails. Default: the server's setting."""
 
     def __init__(
         self,
@@ -894,10 +962,14 @@ class MemoryOptions(_message.Message):
         working_memory: _builtins.bool | None = ...,
         filter_incomplete_tool_calls: _builtins.bool | None = ...,
         generate_title: _builtins.bool | None = ...,
+        on_busy_thread: Global___OnBusyThread.ValueType = ...,
+        on_parked_thread: Global___OnParkedThread.ValueType = ...,
+        queue_timeout: _duration_pb2.Duration | None = ...,
+        max_history_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_filter_incomplete_tool_calls", b"_filter_incomplete_tool_calls", "_generate_title", b"_generate_title", "_last_messages", b"_last_messages", "_read_only", b"_read_only", "_save_messages", b"_save_messages", "_semantic_recall", b"_semantic_recall", "_working_memory", b"_working_memory", "filter_incomplete_tool_calls", b"filter_incomplete_tool_calls", "generate_title", b"generate_title", "last_messages", b"last_messages", "read_only", b"read_only", "save_messages", b"save_messages", "semantic_recall", b"semantic_recall", "thread", b"thread", "working_memory", b"working_memory"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_filter_incomplete_tool_calls", b"_filter_incomplete_tool_calls", "_generate_title", b"_generate_title", "_last_messages", b"_last_messages", "_max_history_tokens", b"_max_history_tokens", "_read_only", b"_read_only", "_save_messages", b"_save_messages", "_semantic_recall", b"_semantic_recall", "_working_memory", b"_working_memory", "filter_incomplete_tool_calls", b"filter_incomplete_tool_calls", "generate_title", b"generate_title", "last_messages", b"last_messages", "max_history_tokens", b"max_history_tokens", "queue_timeout", b"queue_timeout", "read_only", b"read_only", "save_messages", b"save_messages", "semantic_recall", b"semantic_recall", "thread", b"thread", "working_memory", b"working_memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_filter_incomplete_tool_calls", b"_filter_incomplete_tool_calls", "_generate_title", b"_generate_title", "_last_messages", b"_last_messages", "_read_only", b"_read_only", "_save_messages", b"_save_messages", "_semantic_recall", b"_semantic_recall", "_working_memory", b"_working_memory", "filter_incomplete_tool_calls", b"filter_incomplete_tool_calls", "generate_title", b"generate_title", "last_messages", b"last_messages", "read_only", b"read_only", "resource", b"resource", "save_messages", b"save_messages", "semantic_recall", b"semantic_recall", "thread", b"thread", "working_memory", b"working_memory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_filter_incomplete_tool_calls", b"_filter_incomplete_tool_calls", "_generate_title", b"_generate_title", "_last_messages", b"_last_messages", "_max_history_tokens", b"_max_history_tokens", "_read_only", b"_read_only", "_save_messages", b"_save_messages", "_semantic_recall", b"_semantic_recall", "_working_memory", b"_working_memory", "filter_incomplete_tool_calls", b"filter_incomplete_tool_calls", "generate_title", b"generate_title", "last_messages", b"last_messages", "max_history_tokens", b"max_history_tokens", "on_busy_thread", b"on_busy_thread", "on_parked_thread", b"on_parked_thread", "queue_timeout", b"queue_timeout", "read_only", b"read_only", "resource", b"resource", "save_messages", b"save_messages", "semantic_recall", b"semantic_recall", "thread", b"thread", "working_memory", b"working_memory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__filter_incomplete_tool_calls: _TypeAlias = _typing.Literal["filter_incomplete_tool_calls"]  # noqa: Y015
     _WhichOneofArgType__filter_incomplete_tool_calls: _TypeAlias = _typing.Literal["_filter_incomplete_tool_calls", b"_filter_incomplete_tool_calls"]  # noqa: Y015
@@ -905,6 +977,8 @@ class MemoryOptions(_message.Message):
     _WhichOneofArgType__generate_title: _TypeAlias = _typing.Literal["_generate_title", b"_generate_title"]  # noqa: Y015
     _WhichOneofReturnType__last_messages: _TypeAlias = _typing.Literal["last_messages"]  # noqa: Y015
     _WhichOneofArgType__last_messages: _TypeAlias = _typing.Literal["_last_messages", b"_last_messages"]  # noqa: Y015
+    _WhichOneofReturnType__max_history_tokens: _TypeAlias = _typing.Literal["max_history_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_history_tokens: _TypeAlias = _typing.Literal["_max_history_tokens", b"_max_history_tokens"]  # noqa: Y015
     _WhichOneofReturnType__read_only: _TypeAlias = _typing.Literal["read_only"]  # noqa: Y015
     _WhichOneofArgType__read_only: _TypeAlias = _typing.Literal["_read_only", b"_read_only"]  # noqa: Y015
     _WhichOneofReturnType__save_messages: _TypeAlias = _typing.Literal["save_messages"]  # noqa: Y015
@@ -919,6 +993,8 @@ class MemoryOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__generate_title) -> _WhichOneofReturnType__generate_title | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__last_messages) -> _WhichOneofReturnType__last_messages | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_history_tokens) -> _WhichOneofReturnType__max_history_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__read_only) -> _WhichOneofReturnType__read_only | None: ...
     @_typing.overload

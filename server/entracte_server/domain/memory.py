@@ -1,0 +1,33 @@
+"""What a run is told of the conversation it belongs to, and what it may do to it."""
+
+from typing import Literal
+
+from entracte_server.domain.data import Data
+
+DEFAULT_LAST_MESSAGES = 10
+
+
+class MemoryOptions(Data, frozen=True):
+    """The thread of a run, as its caller asked for it. None means "as the agent says, else the default".
+
+    The thread belongs to `resource_id`; one that does not exist is made with `title` and `metadata` (the
+    JSON text of an object). The run is told the last `last_messages` messages, as whole exchanges, of
+    about `max_history_tokens` tokens at most. `save_messages`: what is said is added to the thread; with
+    `read_only` nothing is written at all, and the thread is neither made nor had. `filter_incomplete`
+    leaves out calls without a result; otherwise the model is told that they wait. `on_busy` says what
+    happens while another run has the thread, `on_parked` while that run is parked, and `queue_timeout` how
+    many seconds the run may wait for it.
+    """
+
+    thread_id: str
+    resource_id: str
+    title: str = ""
+    metadata: str | None = None
+    last_messages: int | None = None
+    max_history_tokens: int | None = None
+    save_messages: bool = True
+    read_only: bool = False
+    filter_incomplete: bool = True
+    on_busy: Literal["refuse", "queue"] = "refuse"
+    on_parked: Literal["refuse", "cancel", "queue"] = "refuse"
+    queue_timeout: float | None = None
