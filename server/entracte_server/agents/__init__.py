@@ -20,6 +20,7 @@ from entracte_server.agents.hooks import (
     hook,
 )
 from entracte_server.agents.mcp import McpToolset
+from entracte_server.agents.memory import Memory
 from entracte_server.agents.processors import (
     LanguageDetector,
     Moderation,
@@ -50,6 +51,7 @@ __all__ = [
     "LanguageDetector",
     "LlmScorer",
     "McpToolset",
+    "Memory",
     "Moderation",
     "PiiFilter",
     "Price",

@@ -8,6 +8,7 @@ from entracte_server.agents.approval import ApprovalPolicy, ApprovalPredicate, c
 from entracte_server.agents.expiry import WhatThen, expiry_from
 from entracte_server.agents.hooks import Hook, HookKind, by_name, find
 from entracte_server.agents.mcp import McpToolset
+from entracte_server.agents.memory import Memory
 from entracte_server.agents.processors import chains as processor_chains
 from entracte_server.agents.processors.base import Processor, Processors
 from entracte_server.agents.processors.base import registered as registered_processors
@@ -45,6 +46,7 @@ class Agent:
         rate_limit_wait: How long, in seconds, a model call may wait in all for its provider's rate limit
             before its answer begins; a chunk shows each wait. Default 0: it is not waited for.
         version: Stored with each run.
+        memory: What its runs remember of their threads, where their callers do not say.
         scorers: What judges the results of runs that succeed: scorers, names of those of the `App`, or a
             mapping from what they are called to these; each may be `Sampled`. A caller's replace them.
         telemetry, tracing_options: As callers give them, but the ids of a trace. A caller's replace them
@@ -96,6 +98,7 @@ class Agent:
         input_processors: Processors = (),
         output_processors: Processors = (),
         max_processor_retries: int | None = None,
+        memory: Memory | None = None,
         expires_after: float | timedelta | None = None,
         on_expiry: WhatThen = "decline",
     ) -> None:
@@ -147,6 +150,7 @@ class Agent:
         self.input_processors = tuple(input_processors)
         self.output_processors = tuple(output_processors)
         self.max_processor_retries = max_processor_retries
+        self.memory = memory
         self.own_hooks: list[Hook] = []
         self.on_iteration_complete = self._hook(on_iteration_complete)
         self.prepare_step = self._hook(prepare_step)

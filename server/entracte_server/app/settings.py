@@ -173,6 +173,13 @@ class Settings(BaseSettings):
     runs_per_principal: Annotated[
         Count, pydantic.Field(description="The same for the runs of one principal.")
     ] = 10_000
+    thread_queue: Annotated[Count, pydantic.Field(description="Runs that may wait for one thread.")] = 100
+    queue_timeout: Annotated[
+        Seconds,
+        pydantic.Field(
+            description="Seconds a run may wait for its thread, unless its caller says otherwise."
+        ),
+    ] = 600.0
     retain_chunks: Annotated[
         Span,
         pydantic.Field(
@@ -288,6 +295,8 @@ class Settings(BaseSettings):
             scorer_timeout=self.scorer_timeout,
             max_runs=self.max_runs,
             runs_per_principal=self.runs_per_principal,
+            thread_queue=self.thread_queue,
+            queue_timeout=self.queue_timeout,
             retain_chunks=self.retain_chunks,
             retain_runs=self.retain_runs,
             retain_requests=self.retain_requests,

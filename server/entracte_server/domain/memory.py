@@ -5,6 +5,7 @@ from typing import Literal
 from entracte_server.domain.data import Data
 
 DEFAULT_LAST_MESSAGES = 10
+DEFAULT_HISTORY_TOKENS = 64_000
 
 
 class MemoryOptions(Data, frozen=True):

@@ -61,13 +61,16 @@ class RunRow(Data, frozen=True):
 
 class RunSpec(Data, frozen=True):
     """What a run was asked to do; written once. `system` are the resolved system texts. `trace` is None
-    where the run is not traced."""
+    where the run is not traced. `history` and `known`, the earlier messages of its thread and the system
+    texts about its user, are never written: `Remembered` says where they are."""
 
     input: tuple[Message, ...]
     options: RunOptions
     system: tuple[str, ...] = ()
     message_id: str = ""
     trace: Trace | None = None
+    history: tuple[Message, ...] = ()
+    known: tuple[str, ...] = ()
 
 
 class Response(Data, frozen=True):

@@ -76,6 +76,8 @@ class Asking:
         if self._messages is None:
             if run.processing is not None:
                 await run.processing.opening()
+            if run.memory is not None:
+                run.memory.keep_input()
             self._messages = prompt.conversation(run.spec, run.steps, run.calls.values())
         overrides = await self._prepared(self._messages) if self._prepares() else None
         models = self._models

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+QUEUED_TOO_LONG = "It waited for its thread longer than it may."
+"""The reason for which a queued run is cancelled."""
+
 
 class Ending(Data, frozen=True):
     """How a run ends."""
@@ -43,6 +46,8 @@ async def write(run: "RunExecution", ending: Ending) -> None:
     if ending.reason == "aborted":
         run.log.emit(c.Abort(run.cancel_reason or ""))
     run.log.emit(c.Finish(ending.reason, ending.cause, run.total()))
+    if run.memory is not None:
+        run.memory.keep_all(ending.error)
     succeeded = ending.state == "succeeded" and ending.reason != "tripwire"
     jobs = follow_ups_of(run.agent, run.spec.options, *run.log.key, succeeded=succeeded)
     await run.log.end(ending.state, ending.reason, ending.cause, run.executed_ms(), ending.error, jobs)
@@ -89,7 +94,10 @@ def unprocessed(run: "RunExecution", failure: ProcessorFailed) -> Ending:
 
 
 def cancelled(run: "RunExecution") -> Ending:
-    """Somebody cancelled it."""
+    """Somebody cancelled it, or it waited for too long."""
+    if run.cancel_reason == QUEUED_TOO_LONG and not run.row.attempt:
+        error = RunError("queue_timeout", "The thread was not free in time.", retryable=True)
+        return Ending("failed", "error", "timeout", error)
     run.asking.keep_partial("aborted")
     drop_calls(run, "The run was cancelled before the call was settled.")
     return Ending("cancelled", "aborted", "cancelled")

@@ -6,7 +6,6 @@ even when the caller was cancelled meanwhile.
 """
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,15 +26,18 @@ from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, RunSpec, Snap
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.configure import last_request
 from entracte_server.engine.follow_ups import FollowUps
+from entracte_server.engine.followers import Followers
 from entracte_server.engine.hub import Hub, RunKey
 from entracte_server.engine.keeper import Keeper
 from entracte_server.engine.lease import Lease
 from entracte_server.engine.limits import RunLimits
+from entracte_server.engine.remembering import claim_of, recollected
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
 from entracte_server.engine.services import ModelResolver, Services
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.structured_request import as_sent, structuring_fault
+from entracte_server.engine.threads import refusal_of_claim
 from entracte_server.engine.toolsets import Toolsets, missing, needs_of
 from entracte_server.engine.upkeep import Upkeep
 from entracte_server.models.base import Model
@@ -48,8 +50,10 @@ from entracte_server.store.base import (
     RequestKey,
     Store,
     StoreError,
+    ThreadBusy,
+    ThreadNotYours,
 )
-from entracte_server.store.signals import command_topic
+from entracte_server.store.signals import FREE_RUNS, command_topic
 from entracte_server.telemetry.base import NOTHING, Segment, Telemetry
 from entracte_server.wire.codec import ChunkEncoder
 
@@ -123,12 +127,11 @@ class Engine:
         self._active: dict[RunKey, RunExecution] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._run_tasks: dict[asyncio.Task[Any], RunKey] = {}
-        self._timers: dict[RunKey, asyncio.TimerHandle] = {}
         self._arriving: Counter[RunKey] = Counter()
         self._early_decisions: dict[RunKey, list[CallRow]] = {}
         self._early_cancels: dict[RunKey, str] = {}
         self._stranded: dict[RunKey, Reason] = {}
-        self._followed: dict[RunKey, float] = {}
+        self._followers = Followers(self)
         self._follow_ups = FollowUps(self, self.settings, self._services.scorers)
         self._keeper = Keeper(self, Upkeep(self, self.settings).tick, self._follow_ups)
         self.draining = False
@@ -149,8 +152,7 @@ class Engine:
         self.draining = True
         await self._keeper.stop_rounds()
         await self._follow_ups.stop()
-        for timer in self._timers.values():
-            timer.cancel()
+        self._followers.stop()
         for execution in self._active.values():
             execution.hand_over()
         # Decisions in flight are among the tasks, and start runs that are handed over as well.
@@ -332,8 +334,9 @@ class Engine:
             raise invalid("options.structured_output.model", fault)
         message_id = new_id()
         start = ChunkEncoder(run_id, 0, 0).encode((c.Start(agent.id, message_id),), 1, now)
-        # Where a hook prepares the step, what it begins with is not known yet.
-        announced = not (request.options.prepare_step or agent.prepare_step)
+        memory = request.options.memory
+        # Where a hook prepares the step, what it begins with is not known yet, nor when, where it may wait.
+        announced = not (request.options.prepare_step or agent.prepare_step or memory is not None)
         step = b""
         if announced:
             step = ChunkEncoder(run_id, 1, 1).encode(
@@ -354,6 +357,8 @@ class Engine:
             attempt=int(announced),
             root_run_id=run_id,
             agent_version=agent.version,
+            thread_id="" if memory is None else memory.thread_id,
+            resource_id="" if memory is None else memory.resource_id,
         )
         spec = RunSpec(request.input, request.options, instructions, message_id)
         segment = self.telemetry.begin(Snapshot(run, spec), agent)
@@ -361,13 +366,26 @@ class Engine:
             spec = msgspec.structs.replace(spec, trace=segment.trace)
         row = ChunkRow(1, run.last_sequence, start + step)
         with self._coming((run.tenant, run_id)):
-            created = await self.store.create_run(CreateRun(run, spec, row, request.request))
-            if created.made is None:
+            claim = None if memory is None else claim_of(memory, self.settings, now)
+            try:
+                created = await self.store.create_run(CreateRun(run, spec, row, request.request, claim))
+            except (ThreadBusy, ThreadNotYours) as error:
+                raise refusal_of_claim(error, run.thread_id, self.settings.thread_queue) from None
+            if created.made is None and not created.queued:
                 self._execute(agent, models, Snapshot(run, spec), announced=announced, segment=segment)
+        if created.replaced:
+            self._free()
+        if created.queued:
+            run = await self.store.get_run(run.tenant, run_id)
         if created.made is not None:
             return Started(await self.store.get_run(run.tenant, created.made.run_id), replayed=True)
-        self.hub.publish((run.tenant, run_id), row, "running")
+        self.hub.publish((run.tenant, run_id), row, run.state)
         return Started(run)
+
+    def _free(self) -> None:
+        """Some run is running and nobody owns it."""
+        self._keeper.look()
+        self.store.signals.tell(FREE_RUNS)
 
     def _execute(
         self,
@@ -408,7 +426,7 @@ class Engine:
         if self.draining:
             execution.hand_over()
         elif snapshot.spec.options.cancel_on_disconnect:
-            self.follower_left(key)
+            self._followers.left(key)
 
     async def _drive(self, key: RunKey, execution: RunExecution) -> None:
         try:
@@ -418,9 +436,11 @@ class Engine:
             self._limits.leave(execution.row)
             if self._active.get(key) is execution:
                 del self._active[key]
-                self._followed.pop(key, None)
+                self._followers.forget(key)
             if execution.has_follow_ups:
                 self._follow_ups.look()
+            if execution.log.freed:
+                self._free()
             if not execution.rested:  # its readers go on with what others make of it
                 self.hub.look_again(key)
 
@@ -534,6 +554,10 @@ class Engine:
                 self.store.signals.send(cancelled.run.owner, command_topic(*key))
         return cancelled.run, cancelled.made is not None
 
+    async def recollected(self, snapshot: Snapshot) -> Snapshot:
+        """A run with what it remembers of its thread. Raises `StoreUnavailable`."""
+        return await recollected(self.store, snapshot)
+
     def request_body(self, snapshot: Snapshot) -> str | None:
         """The JSON text of the last request to the model, made again from what is stored; None
         where there was none or the agent is gone."""
@@ -554,35 +578,20 @@ class Engine:
 
     # ---- readers ----
 
-    def follower_left(self, key: RunKey) -> None:
-        """A reader stopped following a run. One that is to be cancelled without readers gets its
-        grace time."""
+    def ends_alone(self, key: RunKey) -> bool:
+        """Whether a run is executed here and is to be cancelled when nobody follows it."""
         execution = self._active.get(key)
-        if (
-            execution is None
-            or not execution.spec.options.cancel_on_disconnect
-            or self.hub.followers(key)
-            or self.draining
-        ):
-            return
-        loop = asyncio.get_running_loop()
-        if (running := self._timers.pop(key, None)) is not None:  # who came back got the rest of it
-            running.cancel()
-        self._timers[key] = loop.call_later(self.settings.disconnect_grace, self._left_alone, key)
+        return execution is not None and execution.spec.options.cancel_on_disconnect
+
+    def cancel_soon(self, op: Cancel) -> None:
+        """As `cancel`, in a task of the engine."""
+        self._spawn(self._cancel(op))
+
+    def follower_left(self, key: RunKey) -> None:
+        """A reader stopped following a run."""
+        self._followers.left(key)
 
     def followed_elsewhere(self, key: RunKey) -> None:
         """A reader in another process follows a run."""
         if key in self._active:
-            self._followed[key] = asyncio.get_running_loop().time()
-
-    def _left_alone(self, key: RunKey) -> None:
-        self._timers.pop(key, None)
-        if self.hub.followers(key) or key not in self._active or not self.lease.held():
-            return
-        loop = asyncio.get_running_loop()
-        followed_until = self._followed.get(key, -math.inf) + self.settings.disconnect_grace
-        if loop.time() < followed_until:
-            self._timers[key] = loop.call_at(followed_until, self._left_alone, key)
-            return
-        op = Cancel(key[0], key[1], "Nobody followed the run.", self.lease.process_id, now_ms())
-        self._spawn(self._cancel(op))
+            self._followers.seen_elsewhere(key)

@@ -174,7 +174,7 @@ class FollowUps:
         scorer = engine.app.scorers.get(row.subject)
         if scorer is None:
             return Scored(row.name, error=f"No server has a scorer called {row.subject!r}.")
-        snapshot = await engine.store.load(row.tenant, row.run_id)
+        snapshot = await engine.recollected(await engine.store.load(row.tenant, row.run_id))
         try:
             spec = prompt.processed(snapshot.spec, snapshot.processing)
             given = scorer_input(snapshot.run, spec, snapshot.steps, snapshot.calls)

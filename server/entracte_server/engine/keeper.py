@@ -112,6 +112,10 @@ class Keeper:
                 await self._free_runs.wait()
         self._free_runs.clear()
 
+    def look(self) -> None:
+        """There may be runs to take over."""
+        self._free_runs.set()
+
     # ---- what others tell ----
 
     def _heard(self, topic: str) -> None:

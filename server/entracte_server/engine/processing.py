@@ -175,6 +175,11 @@ class Processing:
 
     # ---- what goes in ----
 
+    @property
+    def input_passed(self) -> bool:
+        """Whether the input was processed."""
+        return self._kept.input_passed
+
     async def opening(self) -> None:
         """Process what the run was asked, which happens once."""
         if self._kept.input_passed:

@@ -13,54 +13,64 @@ from entracte_server.domain.messages import (
     ToolResultPart,
     text_message,
 )
-from entracte_server.domain.runs import CallRow, Feedback, Processing, RunSpec, StepRecord
+from entracte_server.domain.runs import CallRow, Feedback, Outcome, Processing, RunSpec, StepRecord
 
 
 def opening(spec: RunSpec) -> list[Message]:
-    """System messages, then context, then input. Order: instructions, system messages of the
-    context and of the input, the `system` option, the other context, the other input."""
+    """System messages, then history, then context, then input. Order: instructions, system messages of the
+    context and of the input, the `system` option, what is known of the user, the history, the other
+    context, the other input."""
     system = [text_message("system", text) for text in spec.system]
     for group in (spec.options.context, spec.input):
         system += [message for message in group if message.role == "system"]
-    system += [text_message("system", text) for text in spec.options.system]
-    turns = [
-        message
-        for group in (spec.options.context, spec.input)
-        for message in group
-        if message.role != "system"
-    ]
-    return system + turns
+    system += [text_message("system", text) for text in (*spec.options.system, *spec.known)]
+    return [*system, *spec.history, *_turns(spec.options.context), *_turns(spec.input)]
+
+
+def _turns(messages: Iterable[Message]) -> list[Message]:
+    return [message for message in messages if message.role != "system"]
 
 
 def processed(spec: RunSpec, processing: Processing | None) -> RunSpec:
     """What the run was asked, with what processors made of it in the place of what was said."""
     if processing is None or processing.opening is None:
         return spec
-    before = [message for message in spec.options.context if message.role != "system"]
-    turns = [message for message in processing.opening if message.role != "system"]
-    asked = [message for message in spec.input if message.role != "system"]
+    turns = _turns(processing.opening)
+    before, asked = _turns(spec.options.context), _turns(spec.input)
+    remembered = {message.id for message in spec.history}
+    history = [message for message in turns if message.id in remembered] if remembered else []
+    turns = [message for message in turns if message.id not in remembered]
     if len(turns) == len(before) + len(asked):
         context = len(before)
     else:  # of what was left out or added, nobody says where it belongs: it is the input's
         pairs = enumerate(zip(before, turns, strict=False))
         context = next((index for index, (old, new) in pairs if old != new), min(len(before), len(turns)))
-    options = msgspec.structs.replace(spec.options, context=tuple(turns[:context]), system=())
-    system = tuple(message.text for message in processing.opening if message.role == "system")
-    return msgspec.structs.replace(spec, system=system, input=tuple(turns[context:]), options=options)
+    return msgspec.structs.replace(
+        spec,
+        system=tuple(message.text for message in processing.opening if message.role == "system"),
+        known=(),
+        history=tuple(history),
+        input=tuple(turns[context:]),
+        options=msgspec.structs.replace(spec.options, context=tuple(turns[:context]), system=()),
+    )
 
 
 def result_part(call: CallRow) -> ToolResultPart:
     """What the model is told came of a call that has an outcome."""
-    outcome = call.outcome
-    assert outcome is not None
+    assert call.outcome is not None
+    return outcome_part(call.call_id, call.tool_name, call.outcome)
+
+
+def outcome_part(call_id: str, tool_name: str, outcome: Outcome) -> ToolResultPart:
+    """What the model is told came of a call."""
     if outcome.kind == "result":
-        return ToolResultPart(call.call_id, call.tool_name, outcome.value)
+        return ToolResultPart(call_id, tool_name, outcome.value)
     if outcome.kind == "denied":
         told: dict[str, object] = {"status": "declined", "reason": outcome.value}
         if outcome.reason_json is not None:
             told["data"] = json_text.parse(outcome.reason_json)
-        return ToolResultPart(call.call_id, call.tool_name, json_text.dump(told), "denied")
-    return ToolResultPart(call.call_id, call.tool_name, outcome.value, "error")
+        return ToolResultPart(call_id, tool_name, json_text.dump(told), "denied")
+    return ToolResultPart(call_id, tool_name, outcome.value, "error")
 
 
 def call_part(call: CallRow) -> ToolCallPart:

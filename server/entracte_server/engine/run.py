@@ -37,6 +37,7 @@ from entracte_server.engine.hooking import HookFailed
 from entracte_server.engine.judging import Judging
 from entracte_server.engine.processing import processing_of
 from entracte_server.engine.processor_calls import ProcessorFailed, Vetoed
+from entracte_server.engine.remembering import memory_of
 from entracte_server.engine.runlog import RunLog
 from entracte_server.engine.services import Services
 from entracte_server.engine.settle import HandedOver, Settlement
@@ -108,6 +109,7 @@ class RunExecution:
         self._request_context: Mapping[str, Any] | None = None
         self._judging = Judging(self)
         self.processing = processing_of(self, snapshot.processing)
+        self.memory = memory_of(self, snapshot)
 
     # ---- what the settlement works with ----
 
@@ -180,6 +182,8 @@ class RunExecution:
             "client-tool" if all(call.kind == "client-tool" for call in open_calls) else "suspended"
         )
         finish = c.Finish("suspended", cause, self.total(), open_calls)
+        if self.memory is not None:
+            self.memory.keep_steps()
         parked = await self.log.park(finish, "suspended", cause, self.executed_ms())
         if parked:
             self.segment.rested("suspended", "suspended", cause)
@@ -274,13 +278,15 @@ class RunExecution:
         deadline = None
         if limit is not None:
             deadline = self._started + max(0.0, limit - self.row.executed_ms / 1000)
-        if self.cancel_reason is not None:
-            return endings.cancelled(self)
-        if self._exhausted:
-            return endings.given_up_on(self)
         self._scope = scope = asyncio.timeout_at(deadline)
         try:
             async with scope:
+                if self.memory is not None:
+                    await self.memory.load()
+                if self.cancel_reason is not None:
+                    return endings.cancelled(self)
+                if self._exhausted:
+                    return endings.given_up_on(self)
                 return await self._loop()
         except TimeoutError:
             if not scope.expired():
@@ -334,6 +340,8 @@ class RunExecution:
             if self.processing is not None:
                 record = await self._passed(record, ending)
             self.finish_step(record, continued=ending is None)
+            if self.memory is not None and self.spec.options.save_per_step:
+                self.memory.keep_steps()
             if ending is not None:
                 return ending
             self.asking.next_step(record)

@@ -19,10 +19,12 @@ from entracte_server.domain.runs import (
     DecisionRow,
     PendingRow,
     Processing,
+    Remembered,
     RunRow,
     RunState,
     StepRecord,
 )
+from entracte_server.domain.threads import ThreadMessage
 from entracte_server.engine.hub import Hub
 from entracte_server.engine.lease import Lease
 from entracte_server.store.base import (
@@ -66,12 +68,14 @@ class RunLog:
         "_hub",
         "_inflight",
         "_lease",
+        "_messages",
         "_next",
         "_opened",
         "_park",
         "_patch",
         "_processing",
         "_release",
+        "_remembered",
         "_room",
         "_run",
         "_size",
@@ -80,6 +84,7 @@ class RunLog:
         "_tries",
         "_waiter",
         "fence",
+        "freed",
         "key",
         "owner",
     )
@@ -100,6 +105,8 @@ class RunLog:
         self._encoder = ChunkEncoder(run.run_id, run.step, max(1, run.attempt))
         self._patch: RunPatch | None = None
         self._processing: Processing | None = None
+        self._remembered: Remembered | None = None
+        self._messages: list[ThreadMessage] = []
         self._steps: list[StepRecord] = []
         self._calls: dict[str, CallRow] = {}
         self._opened: list[PendingRow] = []
@@ -112,6 +119,8 @@ class RunLog:
         self._room: asyncio.Future[None] | None = None
         self._tries = 0
         self._error: Exception | None = None
+        self.freed = False
+        """Whether the end of the run let another one have its thread."""
 
     @property
     def last_sequence(self) -> int:
@@ -152,6 +161,8 @@ class RunLog:
         opened: Iterable[PendingRow] = (),
         closed: Iterable[DecisionRow] = (),
         processing: Processing | None = None,
+        messages: Iterable[ThreadMessage] = (),
+        remembered: Remembered | None = None,
     ) -> None:
         """Add changes of state; they are written with the next `commit`, and with a `flush`."""
         if patch is not None:
@@ -168,6 +179,9 @@ class RunLog:
         self._closed.extend(closed)
         if processing is not None:
             self._processing = processing
+        self._messages.extend(messages)
+        if remembered is not None:
+            self._remembered = remembered
 
     def flush(self) -> None:
         """Have what was emitted written, without waiting for it."""
@@ -250,7 +264,14 @@ class RunLog:
 
     def _submit(self) -> None:
         changed = (
-            self._patch or self._steps or self._calls or self._opened or self._closed or self._processing
+            self._patch
+            or self._steps
+            or self._calls
+            or self._opened
+            or self._closed
+            or self._processing
+            or self._messages
+            or self._remembered
         )
         if not (self._buffer or changed or self._waiter):
             return
@@ -273,6 +294,8 @@ class RunLog:
             end=self._end,
             release=self._release,
             processing=self._processing,
+            messages=tuple(self._messages),
+            remembered=self._remembered,
         )
         self._buffer = []
         self._size = 0
@@ -283,6 +306,8 @@ class RunLog:
             self._opened = []
             self._closed = []
             self._processing = None
+            self._messages = []
+            self._remembered = None
         self._park = self._end = self._release = None
         waiter, self._waiter = self._waiter, None
         self._tries = 0
@@ -320,6 +345,7 @@ class RunLog:
                 waiter.exception()
             return
         written = done.result()
+        self.freed = self.freed or written.freed
         row = write.chunks
         state: RunState | None = None
         if write.park is not None and written.parked:

@@ -123,14 +123,15 @@ def scorer_input(
     calls = sorted(calls, key=lambda call: (call.step, call.index))
     steps = [record for record in steps if not record.again]
     made = steps[-1].structured if steps and not steps[-1].is_draft else None
-    opening = prompt.opening(spec)
+    asked = prompt.opening(msgspec.structs.replace(spec, history=()))
     context = spec.options.request_context
     return ScorerInput(
         run_id=run.run_id,
         agent_id=run.agent_id,
         text="".join(step_text(record) for record in steps if not record.is_draft),
-        input_messages=tuple(message for message in opening if message.role != "system"),
-        system_messages=tuple(message for message in opening if message.role == "system"),
+        input_messages=tuple(message for message in asked if message.role != "system"),
+        remembered_messages=spec.history,
+        system_messages=tuple(message for message in asked if message.role == "system"),
         output_messages=tuple(prompt.answers(steps, calls)),
         tool_uses=tuple(tool_use(call) for call in calls if not call.provider_executed),
         request_context=json_text.parse(context) if context else {},

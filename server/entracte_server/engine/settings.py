@@ -25,6 +25,8 @@ class EngineSettings(Data, frozen=True):
     processor_timeout: the longest one call of a processor may take, unless it says otherwise.
     max_runs, runs_per_principal: how many runs may execute in this process before no more are started,
         of all and of one principal.
+    thread_queue: how many runs may wait for one thread.
+    queue_timeout: how long a run may wait for its thread, unless its caller says otherwise.
     retain_chunks, retain_runs: how long the chunk logs of ended runs, and ended runs, are kept; None:
         until they are deleted.
     retain_requests: how long a repeated request is recognised; None: for ever.
@@ -47,6 +49,8 @@ class EngineSettings(Data, frozen=True):
     processor_timeout: float = 60.0
     max_runs: int = 10_000
     runs_per_principal: int = 10_000
+    thread_queue: int = 100
+    queue_timeout: float = 600.0
     retain_chunks: float | None = None
     retain_runs: float | None = None
     retain_requests: float | None = 7 * 86400.0

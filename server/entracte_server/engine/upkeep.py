@@ -7,6 +7,7 @@ the same agents and tools, since a run goes on where it was decided.
 """
 
 import asyncio
+import contextlib
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,12 @@ from entracte_server.agents.agent import App
 from entracte_server.domain import json_text
 from entracte_server.domain.errors import Refusal
 from entracte_server.domain.runs import PendingRow
+from entracte_server.engine.endings import QUEUED_TOO_LONG
 from entracte_server.engine.expired import decide_expired
 from entracte_server.engine.lease import RENEWALS
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settings import EngineSettings
-from entracte_server.store.base import NotFound, Refused, Retention, StoreError
+from entracte_server.store.base import Cancel, NotFound, Refused, Retention, StoreError
 
 if TYPE_CHECKING:
     from entracte_server.engine.engine import Engine
@@ -103,6 +105,7 @@ class Upkeep:
         self._expiring = Duty(engine, f"expiry {same_app(engine.app)}")
         self._trimming = Duty(engine, "retention")
         self._counting = Duty(engine, "backlog")
+        self._queueing = Duty(engine, "queues")
         self._count_again = 0.0
         self._later: dict[str, float] = {}
         self._trim_again = 0.0
@@ -113,9 +116,20 @@ class Upkeep:
             await self._expire()
         except StoreError as error:
             _log.warning("expiry_failed", error=str(error))
+        await self._end_overdue()
         await self._trim()
         if self._engine.telemetry.reads_backlog:
             await self._count()
+
+    async def _end_overdue(self) -> None:
+        """End the runs that have waited for their threads for too long."""
+        if not await self._queueing.mine():
+            return
+        engine, now = self._engine, now_ms()
+        for row in await engine.store.overdue(now, limit=MAX_EXPIRED):
+            op = Cancel(row.tenant, row.run_id, QUEUED_TOO_LONG, engine.owner, now)
+            with contextlib.suppress(NotFound):
+                await engine.cancel(op)
 
     async def _count(self) -> None:
         engine, loop = self._engine, asyncio.get_running_loop()

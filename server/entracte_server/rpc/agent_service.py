@@ -45,16 +45,18 @@ class AgentService:
             if started.run.run_id != start.run_id:  # an earlier request chose another id
                 return await self._joined(started)
             rested = await reader.until_rest(started.run)
-        return self._generated(rested, started.replayed)
+        return await self._generated(rested, started.replayed)
 
     async def _joined(self, started: Started) -> pb.GenerateResponse:
         run = started.run
         with Reader(self._engine, run.tenant, run.run_id) as reader:
             rested = await reader.until_rest(await self._engine.store.get_run(run.tenant, run.run_id))
-        return self._generated(rested, True)
+        return await self._generated(rested, True)
 
-    def _generated(self, snapshot: Snapshot, replayed: bool) -> pb.GenerateResponse:
-        return pb.GenerateResponse(run=self._run(snapshot), result=self._result(snapshot), replayed=replayed)
+    async def _generated(self, snapshot: Snapshot, replayed: bool) -> pb.GenerateResponse:
+        return pb.GenerateResponse(
+            run=self._run(snapshot), result=await self._result(snapshot), replayed=replayed
+        )
 
     async def Stream(self, request: pb.StreamRequest, context: Context) -> None:
         """Start a run and write its chunks until it rests."""
@@ -198,14 +200,15 @@ class AgentService:
                 follow(run.run_id)
                 run = await self._engine.store.get_run(tenant, run.run_id)
             snapshot = await readers[-1].until_rest(run, after=decision.sequence)
-        return {**response, "run": self._run(snapshot), "result": self._result(snapshot)}
+        return {**response, "run": self._run(snapshot), "result": await self._result(snapshot)}
 
     # ---- what is shown ----
 
     def _run(self, snapshot: Snapshot) -> run_pb2.Run:
         return run_message(snapshot.run, snapshot.waiting, snapshot.spec.options.request_context)
 
-    def _result(self, snapshot: Snapshot) -> generate_result_pb2.GenerateResult:
+    async def _result(self, snapshot: Snapshot) -> generate_result_pb2.GenerateResult:
+        snapshot = await self._engine.recollected(snapshot)
         return result_message(snapshot, lambda: self._engine.request_body(snapshot))
 
 

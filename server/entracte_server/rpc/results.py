@@ -103,21 +103,23 @@ def _with_metadata(
 def result_message(
     snapshot: Snapshot, request_body: Callable[[], str | None] = lambda: None
 ) -> generate_result_pb2.GenerateResult:
-    """The result of a run as it is stored: final when the run has ended, what there is so far
-    otherwise. `request_body` gives the last request's body where the caller wanted it."""
+    """The result of a run, with what it remembers, as it is stored: final when the run has ended,
+    what there is so far otherwise. `request_body` gives the last request's body where the caller wanted it."""
     run, steps = snapshot.run, snapshot.steps
     calls: dict[int, list[CallRow]] = {}
     for call in sorted(snapshot.calls, key=lambda k: (k.step, k.index)):
         calls.setdefault(call.step, []).append(call)
     waiting = snapshot.waiting
+    spec = prompt.processed(snapshot.spec, snapshot.processing)
     result = generate_result_pb2.GenerateResult(
         run_id=run.run_id,
         finish_reason=values.FINISH_REASONS.number(run.finish_reason),
         stop_cause=values.STOP_CAUSES.number(run.stop_cause),
         pending_calls=[pending_message(row) for row in waiting],
-        messages=to_messages(prompt.processed(snapshot.spec, snapshot.processing).input),
+        messages=to_messages(spec.input),
     )
     asked = len(result.messages)
+    result.remembered_messages.extend(to_messages(spec.history))
     if snapshot.spec.trace is not None:
         result.trace_id, result.span_id = snapshot.spec.trace.trace_id, snapshot.spec.trace.span_id
     texts = []
@@ -187,7 +189,7 @@ def result_message(
         result.request.body.text = body
     if snapshot.spec.options.return_scorer_data:
         seen = [record for record in steps if not record.held]
-        given = scorer_input(run, prompt.processed(snapshot.spec, snapshot.processing), seen, snapshot.calls)
+        given = scorer_input(run, spec, seen, snapshot.calls)
         result.scoring_data.input.text, result.scoring_data.output.text = scoring_data(given)
     size = result.ByteSize()
     if size > MAX_MESSAGE - 1024 * 1024:

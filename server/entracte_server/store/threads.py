@@ -19,15 +19,16 @@ class ThreadClaim(Data, frozen=True):
 
     A thread that does not exist is made, with `title` and `metadata`. With `reads_only` none is made, none
     is had and none waited for. Where another run has it or waits for it, a run is refused unless it
-    may `queue`, behind fewer than `room` others, until `deadline` (milliseconds since the epoch). With
-    `replace` a parked run that has it and for which nobody waits is asked to cancel, with the reason
-    `replace`, in the same transaction, and this one is queued behind it.
+    may `queue`, behind fewer than `room` others, until `deadline` (milliseconds since the epoch). Where the
+    run that has it is parked, `queue_parked` says so instead; or, with `replace`, that run is asked to
+    cancel, with the reason `replace`, in the same transaction, and this one is queued.
     """
 
     title: str = ""
     metadata: str | None = None
     reads_only: bool = False
     queue: bool = False
+    queue_parked: bool = False
     room: int = 0
     deadline: int = 0
     replace: str | None = None

@@ -1,0 +1,255 @@
+"""What a run knows of its thread, and what it adds to it.
+
+What is remembered is decided once, when the run starts, and stored as positions in the thread: every
+later segment, in whatever process, reads the same messages again. Messages are added in the
+transactions of the run, so that a thread never shows more or less than happened.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from entracte_server.agents.agent import Agent
+from entracte_server.domain.memory import DEFAULT_HISTORY_TOKENS, DEFAULT_LAST_MESSAGES, MemoryOptions
+from entracte_server.domain.messages import ReasoningPart, TextPart
+from entracte_server.domain.results import RunError
+from entracte_server.domain.runs import Remembered, RunSpec, Snapshot
+from entracte_server.domain.threads import CallPart, ThreadMessage
+from entracte_server.engine import history, prompt
+from entracte_server.engine.runlog import now_ms
+from entracte_server.engine.settings import EngineSettings
+from entracte_server.store.base import NotFound, Store
+from entracte_server.store.threads import MessageRange, ThreadClaim
+
+if TYPE_CHECKING:
+    from entracte_server.engine.run import RunExecution
+
+PAGE = 200
+"""Messages that are read at once."""
+
+MAX_BACK = 1000
+"""Messages that are looked through for the beginning of an exchange."""
+
+PER_MESSAGE = 8
+"""Tokens a message is counted for apart from its texts, and an image or a file for `PER_PICTURE`."""
+
+PER_PICTURE = 1000
+
+
+class Memory:
+    """The memory of one segment of a run."""
+
+    def __init__(self, run: "RunExecution", options: MemoryOptions, snapshot: Snapshot) -> None:
+        self._run = run
+        self._options = options
+        self._asked = snapshot.spec
+        self._processing = snapshot.processing
+        self._remembered = snapshot.remembered
+        self._saved: dict[str, ThreadMessage] = {}
+
+    async def load(self) -> None:
+        """Find what the run remembers, at its first segment, and read it. Raises `StoreUnavailable`."""
+        run = self._run
+        if self._remembered is None:
+            self._remembered = await self._find()
+            run.log.stage(remembered=self._remembered)
+        remembered = await spec_with(
+            run.services.store, run.log.key[0], self._asked, self._options, self._remembered
+        )
+        run.spec = prompt.processed(remembered, self._processing)
+
+    async def _find(self) -> Remembered:
+        store, tenant = self._run.services.store, self._run.log.key[0]
+        options = self._options
+        count, budget = defaults(self._run.agent)
+        if options.last_messages is not None:
+            count = options.last_messages
+        if options.max_history_tokens is not None:
+            budget = options.max_history_tokens
+        try:
+            found = await last_messages(store, tenant, options.thread_id, count)
+        except NotFound:  # nothing was said, and the run only reads
+            found = []
+        found = fitting(found, budget)
+        if not found:
+            return Remembered()
+        return Remembered(found[0].position, found[-1].position)
+
+    def keep_input(self) -> None:
+        """What the run was asked becomes part of the thread with its next write."""
+        self._stage(self._input())
+
+    def keep_steps(self) -> None:
+        """As `keep_input`, with what was answered so far."""
+        self._stage([*self._input(), *self._steps(None)])
+
+    def keep_all(self, error: RunError | None) -> None:
+        """As `keep_steps`, at the end of the run, which may be an `error`."""
+        self._stage([*self._input(), *self._steps(error)])
+
+    def _input(self) -> list[ThreadMessage]:
+        run = self._run
+        if run.processing is not None and not run.processing.input_passed:
+            return []  # nobody knows whether it may be kept
+        return history.from_input(
+            run.spec.input,
+            prefix=run.spec.message_id,
+            run_id=run.row.run_id,
+            author=run.row.principal,
+            time=run.row.create_time,
+        )
+
+    def _steps(self, error: RunError | None) -> list[ThreadMessage]:
+        run, now = self._run, now_ms()
+        found = []
+        for record in run.steps:
+            last = record is run.steps[-1]
+            message = history.from_step(
+                record,
+                run.calls_of(record.step),
+                run_id=run.row.run_id,
+                author=run.agent.id,
+                time=now,
+                error=error if last else None,
+            )
+            if message is not None:
+                found.append(message)
+        if error is not None and not run.steps:
+            found.append(
+                ThreadMessage(
+                    id=run.message_id,
+                    role="assistant",
+                    parts=(history.error_part(error),),
+                    create_time=now,
+                    author=run.agent.id,
+                    run_id=run.row.run_id,
+                    step=run.step,
+                    aborted=True,
+                )
+            )
+        return found
+
+    def _stage(self, messages: list[ThreadMessage]) -> None:
+        options = self._options
+        if options.read_only or not options.save_messages:
+            return
+        changed = []
+        for message in messages:
+            known = self._saved.get(message.id)
+            if known is not None:  # its time is that of its first version
+                message = msgspec.structs.replace(message, create_time=known.create_time)
+            if message != known:
+                self._saved[message.id] = message
+                changed.append(message)
+        self._run.log.stage(messages=changed)
+
+
+async def last_messages(store: Store, tenant: str, thread_id: str, count: int) -> list[ThreadMessage]:
+    """The last messages of a thread: `count` of them and those before these that belong to the same
+    exchange. Raises `NotFound`."""
+    if count < 1:
+        return []
+    where = MessageRange(newest=True)
+    found = await store.read_messages(tenant, thread_id, where, limit=count)
+    while found and found[0].role != "user" and found[0].position > 1 and len(found) < count + MAX_BACK:
+        where = MessageRange(before=found[0].position, newest=True)
+        earlier = await store.read_messages(tenant, thread_id, where, limit=PAGE)
+        if not earlier:
+            break
+        start = next((i for i in reversed(range(len(earlier))) if earlier[i].role == "user"), 0)
+        found = [*earlier[start:], *found]
+    return [message for exchange in history.exchanges(found) for message in exchange]
+
+
+def fitting(messages: Sequence[ThreadMessage], budget: int) -> list[ThreadMessage]:
+    """The newest exchanges that take about `budget` tokens together at most."""
+    found: list[ThreadMessage] = []
+    for exchange in reversed(history.exchanges(messages)):
+        budget -= sum(map(_tokens, exchange))
+        if budget < 0:
+            break
+        found = [*exchange, *found]
+    return found
+
+
+def _tokens(message: ThreadMessage) -> int:
+    """About how many tokens a message takes: four bytes of text are one."""
+    size = 0
+    for part in message.parts:
+        match part:
+            case TextPart() | ReasoningPart():
+                size += len(part.text.encode())
+            case CallPart():
+                size += len(part.args.encode())
+                size += len(part.outcome.value.encode()) if part.outcome is not None else 0
+            case _:
+                size += PER_PICTURE * 4
+    return PER_MESSAGE + size // 4
+
+
+async def spec_with(
+    store: Store, tenant: str, spec: RunSpec, options: MemoryOptions, remembered: Remembered
+) -> RunSpec:
+    """What a run was asked, with what it remembers."""
+    stored: list[ThreadMessage] = []
+    for thread_id, position in remembered.recalled:
+        stored += await _read(store, tenant, thread_id, position, position)
+    if remembered.last:
+        stored += await _read(store, tenant, options.thread_id, remembered.first, remembered.last)
+    told = history.for_model(stored, filter_incomplete=options.filter_incomplete)
+    known = () if remembered.working is None else (remembered.working,)
+    return msgspec.structs.replace(spec, history=tuple(told), known=known)
+
+
+async def _read(store: Store, tenant: str, thread_id: str, first: int, last: int) -> list[ThreadMessage]:
+    found: list[ThreadMessage] = []
+    while first <= last:
+        where = MessageRange(after=first - 1, before=last + 1)
+        try:
+            page = await store.read_messages(tenant, thread_id, where, limit=PAGE)
+        except NotFound:  # it was deleted
+            break
+        found += page
+        if len(page) < PAGE:
+            break
+        first = page[-1].position + 1
+    return found
+
+
+async def recollected(store: Store, snapshot: Snapshot) -> Snapshot:
+    """A run with what it remembers in its `spec`. Raises `StoreUnavailable`."""
+    options, remembered = snapshot.spec.options.memory, snapshot.remembered
+    if options is None or remembered is None:
+        return snapshot
+    spec = await spec_with(store, snapshot.run.tenant, snapshot.spec, options, remembered)
+    return msgspec.structs.replace(snapshot, spec=spec)
+
+
+def memory_of(run: "RunExecution", snapshot: Snapshot) -> Memory | None:
+    """The memory of a run; None where it has no thread."""
+    options = snapshot.spec.options.memory
+    return None if options is None else Memory(run, options, snapshot)
+
+
+def defaults(agent: Agent) -> tuple[int, int]:
+    """How many messages and tokens a run of an agent remembers where its caller does not say."""
+    memory = agent.memory
+    if memory is None:
+        return DEFAULT_LAST_MESSAGES, DEFAULT_HISTORY_TOKENS
+    return memory.last_messages, memory.max_history_tokens
+
+
+def claim_of(options: MemoryOptions, settings: EngineSettings, now: int) -> ThreadClaim:
+    """What a run that is created `now` wants of its thread."""
+    wait = settings.queue_timeout if options.queue_timeout is None else options.queue_timeout
+    return ThreadClaim(
+        title=options.title,
+        metadata=options.metadata,
+        reads_only=options.read_only,
+        queue=options.on_busy == "queue",
+        queue_parked=options.on_parked == "queue",
+        room=settings.thread_queue,
+        deadline=now + int(wait * 1000),
+        replace="A new message took its place." if options.on_parked == "cancel" else None,
+    )
