@@ -15,14 +15,9 @@ import msgspec
 import structlog
 
 from entracte_server.agents.agent import Agent, App
-from entracte_server.domain import chunks as c
-from entracte_server.domain import json_text
-from entracte_server.domain.data import Data
 from entracte_server.domain.errors import Reason, Refusal, invalid
-from entracte_server.domain.ids import new_id
-from entracte_server.domain.messages import Message
 from entracte_server.domain.options import RunOptions
-from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, RunSpec, Snapshot
+from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, Snapshot
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.configure import last_request
 from entracte_server.engine.follow_ups import FollowUps
@@ -36,6 +31,7 @@ from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
 from entracte_server.engine.services import ModelResolver, Services
 from entracte_server.engine.settings import EngineSettings
+from entracte_server.engine.starting import Start, Started, new_run
 from entracte_server.engine.structured_request import as_sent, structuring_fault
 from entracte_server.engine.threads import refusal_of_claim
 from entracte_server.engine.toolsets import Toolsets, missing, needs_of
@@ -43,7 +39,6 @@ from entracte_server.engine.upkeep import Upkeep
 from entracte_server.models.base import Model
 from entracte_server.store.base import (
     Cancel,
-    ChunkRow,
     CreateRun,
     Decide,
     Decided,
@@ -55,7 +50,6 @@ from entracte_server.store.base import (
 )
 from entracte_server.store.signals import FREE_RUNS, command_topic
 from entracte_server.telemetry.base import NOTHING, Segment, Telemetry
-from entracte_server.wire.codec import ChunkEncoder
 
 _log = structlog.get_logger(__name__)
 
@@ -75,27 +69,6 @@ NOT_NOW = frozenset({"TOO_MANY_RUNS", "TOOLSET_UNAVAILABLE"})
 def draining() -> Refusal:
     """The refusal of a process that is stopping."""
     return Refusal("SERVER_DRAINING", "The server is stopping; try again, or re-attach.", retry_after=0.5)
-
-
-class Start(Data, frozen=True):
-    """A request to start a run. `run_id` empty: made here. `refusal`: why it cannot be started now; a
-    repeated request is answered all the same."""
-
-    tenant: str
-    principal: str
-    agent_id: str
-    input: tuple[Message, ...]
-    options: RunOptions
-    run_id: str = ""
-    request: RequestKey | None = None
-    refusal: Refusal | None = None
-
-
-class Started(Data, frozen=True):
-    """The run that was started, or that an earlier request with the same id had started."""
-
-    run: RunRow
-    replayed: bool = False
 
 
 class Engine:
@@ -324,62 +297,31 @@ class Engine:
 
     async def _create(self, agent: Agent, request: Start) -> Started:
         now = now_ms()
-        text = request.options.request_context
-        instructions = request.options.instructions
-        if instructions is None:
-            instructions = agent.system_texts(json_text.parse(text) if text else {})
-        run_id = request.run_id or new_id()
         models = self._resolve(agent)
         if fault := structuring_fault(request.options, self._resolve):
             raise invalid("options.structured_output.model", fault)
-        message_id = new_id()
-        start = ChunkEncoder(run_id, 0, 0).encode((c.Start(agent.id, message_id),), 1, now)
-        memory = request.options.memory
-        # Where a hook prepares the step, what it begins with is not known yet, nor when, where it may wait.
-        announced = not (request.options.prepare_step or agent.prepare_step or memory is not None)
-        step = b""
-        if announced:
-            step = ChunkEncoder(run_id, 1, 1).encode(
-                (c.StepStart(f"{message_id}-1", models[0].name),), 2, now
-            )
-        run = RunRow(
-            tenant=request.tenant,
-            run_id=run_id,
-            agent_id=agent.id,
-            state="running",
-            principal=request.principal,
-            create_time=now,
-            update_time=now,
-            owner=self.owner,
-            fence=1,
-            last_sequence=1 + announced,
-            step=1,
-            attempt=int(announced),
-            root_run_id=run_id,
-            agent_version=agent.version,
-            thread_id="" if memory is None else memory.thread_id,
-            resource_id="" if memory is None else memory.resource_id,
-        )
-        spec = RunSpec(request.input, request.options, instructions, message_id)
+        new = new_run(request, agent, models[0].name, owner=self.owner, now=now)
+        run, spec, row = new.run, new.spec, new.chunks
+        key = (run.tenant, run.run_id)
         segment = self.telemetry.begin(Snapshot(run, spec), agent)
         if segment.trace is not None:
             spec = msgspec.structs.replace(spec, trace=segment.trace)
-        row = ChunkRow(1, run.last_sequence, start + step)
-        with self._coming((run.tenant, run_id)):
+        memory = request.options.memory
+        with self._coming(key):
             claim = None if memory is None else claim_of(memory, self.settings, now)
             try:
                 created = await self.store.create_run(CreateRun(run, spec, row, request.request, claim))
             except (ThreadBusy, ThreadNotYours) as error:
                 raise refusal_of_claim(error, run.thread_id, self.settings.thread_queue) from None
             if created.made is None and not created.queued:
-                self._execute(agent, models, Snapshot(run, spec), announced=announced, segment=segment)
+                self._execute(agent, models, Snapshot(run, spec), announced=new.announced, segment=segment)
         if created.replaced:
             self._free()
         if created.queued:
-            run = await self.store.get_run(run.tenant, run_id)
+            run = await self.store.get_run(*key)
         if created.made is not None:
             return Started(await self.store.get_run(run.tenant, created.made.run_id), replayed=True)
-        self.hub.publish((run.tenant, run_id), row, run.state)
+        self.hub.publish(key, row, run.state)
         return Started(run)
 
     def _free(self) -> None:

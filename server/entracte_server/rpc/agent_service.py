@@ -13,8 +13,9 @@ from entracte_server.domain.options import RunOptions
 from entracte_server.domain.runs import Snapshot
 from entracte_server.engine import decisions
 from entracte_server.engine.decisions import Ref, Verdict
-from entracte_server.engine.engine import Engine, Start, Started
+from entracte_server.engine.engine import Engine
 from entracte_server.engine.reading import Reader
+from entracte_server.engine.starting import Start, Started
 from entracte_server.rpc import checks
 from entracte_server.rpc.call import Context, current
 from entracte_server.rpc.messages import messages_from
