@@ -104,7 +104,7 @@ def result_message(
     snapshot: Snapshot, request_body: Callable[[], str | None] = lambda: None
 ) -> generate_result_pb2.GenerateResult:
     """The result of a run, with what it remembers, as it is stored: final when the run has ended,
-    what there is so far otherwise. `request_body` gives the last request's body where the caller wanted it."""
+    what there is so far otherwise. `request_body` gives the last request's body where it is wanted."""
     run, steps = snapshot.run, snapshot.steps
     calls: dict[int, list[CallRow]] = {}
     for call in sorted(snapshot.calls, key=lambda k: (k.step, k.index)):
