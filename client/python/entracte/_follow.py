@@ -13,7 +13,7 @@ from entracte._connection import Connection, being_cancelled
 from entracte._errors import EntracteError, SequenceGap, StreamBroken, UnknownChunk
 from entracte._retry import Deadline
 from entracte._status import error_of
-from entracte.v1 import chunk_pb2, result_pb2, run_service_pb2
+from entracte.v1 import agent_service_pb2, chunk_pb2, result_pb2, run_service_pb2
 
 Opener = Callable[[float | None], Any]
 """Makes a streaming call with a timeout in seconds."""
@@ -68,6 +68,8 @@ class Follower:
         self._at_rest = may_be_at_rest
         self._call: Any = None
         self.stopped = False
+        self.auto_resume_error = ""
+        """Why the message that began the stream did not answer the parked run that is followed now."""
         self._over = False
         self.position = position
 
@@ -97,6 +99,8 @@ class Follower:
                     async for response in responses:
                         self._connection.answered()
                         backoff.answered()
+                        if self._start is not None and self.position == 0:
+                            self._follow_answered(response)
                         if response.chunks and response.chunks[-1].sequence > self.position:
                             backoff.progress()
                         for message in response.chunks:
@@ -128,6 +132,13 @@ class Follower:
         )
         connection = self._connection
         return connection.runs.WatchRun(request, timeout=remaining, metadata=connection.metadata())
+
+    def _follow_answered(self, response: Any) -> None:
+        """Follow the parked run that the message was taken as an answer to, where it was."""
+        if isinstance(response, agent_service_pb2.StreamResponse) and response.HasField("answered"):
+            self.run_id = response.answered.run_id
+            self.position = response.answered.after_sequence
+            self.auto_resume_error = response.answered.auto_resume_error
 
     def _accept(self, message: chunk_pb2.Chunk) -> Chunk | None:
         """The chunk to hand out; None for one that was handed out before or is to be left out."""

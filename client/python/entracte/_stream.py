@@ -261,4 +261,6 @@ class RunStream:
         connection = self._connection
         request = run_service_pb2.GetRunRequest(run_id=self.run_id)
         response = await connection.call(connection.runs.GetRun, request, within=connection.timeout)
+        assert self._beginning is not None
+        response.result.auto_resume_error = self._beginning.follower.auto_resume_error
         return result_of(response.result, self._object_type)

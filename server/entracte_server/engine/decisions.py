@@ -31,6 +31,7 @@ from entracte_server.domain.runs import (
     Resolution,
     RunRow,
 )
+from entracte_server.domain.threads import ThreadMessage
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settle import validate
 from entracte_server.store.base import Decide, Decided, NotFound, Refused, RequestKey
@@ -87,16 +88,18 @@ async def decide(
     verdict: Verdict,
     request: RequestKey | None,
     found: Callable[[str], None] | None = None,
+    messages: tuple[ThreadMessage, ...] = (),
 ) -> Decided:
     """Decide a pending call. Raises `Refusal`; then nothing was changed.
 
     `found` is called with the run's id before anything is, so that all that follows can be followed.
+    `messages` are added to the run's thread with the decision.
 
     A repeated request is recognised by its id. That costs a look only when it would be refused: a
     first one is never refused for having been decided.
     """
     try:
-        return await _decide(engine, tenant, principal, ref, verdict, request, found)
+        return await _decide(engine, tenant, principal, ref, verdict, request, found, messages)
     except Refusal:
         made = await engine.store.find_request(request) if request is not None else None
         if made is None:
@@ -113,6 +116,7 @@ async def _decide(
     verdict: Verdict,
     request: RequestKey | None,
     found: Callable[[str], None] | None,
+    messages: tuple[ThreadMessage, ...],
 ) -> Decided:
     run, pending, call = await _find(engine, tenant, ref)
     if found is not None:
@@ -143,7 +147,7 @@ async def _decide(
     started = None
     if decided_call.outcome is None and not decided_call.redefined:
         started = msgspec.structs.replace(decided_call, state="started", key=decided_call.key or new_id())
-    op = Decide(decision, decided_call, engine.owner, started, request)
+    op = Decide(decision, decided_call, engine.owner, started, request, messages=messages)
     try:
         return await engine.decide(op)
     except Refused as refused:

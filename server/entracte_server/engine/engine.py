@@ -269,6 +269,10 @@ class Engine:
             raise Refusal("AGENT_NOT_FOUND", f"There is no agent {agent_id!r}.", agent_id=agent_id)
         return agent
 
+    def models_of(self, agent_id: str) -> Sequence[Model]:
+        """The models of an agent, in the order they are tried. Raises `Refusal` AGENT_NOT_FOUND."""
+        return self._resolve(self.agent(agent_id))
+
     async def start(self, request: Start) -> Started:
         """Create a run and execute it. Returns when it is durable.
 

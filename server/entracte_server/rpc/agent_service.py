@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 
 from entracte.v1 import agent_service_pb2 as pb
-from entracte.v1 import generate_result_pb2, pending_call_pb2, run_pb2
+from entracte.v1 import generate_result_pb2, options_pb2, pending_call_pb2, run_pb2
 from entracte_server.domain.errors import Refusal, invalid
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.options import RunOptions
 from entracte_server.domain.runs import Snapshot
-from entracte_server.engine import decisions
+from entracte_server.engine import auto_resume, decisions
+from entracte_server.engine.auto_resume import Unanswered
 from entracte_server.engine.decisions import Ref, Verdict
 from entracte_server.engine.engine import Engine
 from entracte_server.engine.reading import Reader
@@ -24,8 +25,12 @@ from entracte_server.rpc.resources import decision_message, run_message
 from entracte_server.rpc.results import result_message
 from entracte_server.rpc.streaming import send
 from entracte_server.rpc.toolset_options import toolsets_from
+from entracte_server.store.base import Decided
 
 RUN_ID_METADATA = "entracte-run-id"
+ANSWERING = frozenset({"memory", "auto_resume_suspended_tools", "run_id"})
+"""The options of a message that may answer a run: that one has options of its own."""
+
 MAX_REASON = 64 * 1024
 MAX_NOTE = 4 * 1024
 
@@ -41,6 +46,8 @@ class AgentService:
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> pb.GenerateResponse:
         """Start a run and wait until it rests."""
         start = await self._start(request)
+        if (said := await self._answered(start, request.options)) is not None:
+            return await self._answer(said, context)
         with Reader(self._engine, start.tenant, start.run_id) as reader:
             started = await self._started(start, context)
             if started.run.run_id != start.run_id:  # an earlier request chose another id
@@ -62,6 +69,9 @@ class AgentService:
     async def Stream(self, request: pb.StreamRequest, context: Context) -> None:
         """Start a run and write its chunks until it rests."""
         start = await self._start(request)
+        if (said := await self._answered(start, request.options)) is not None:
+            await self._stream_answer(said, context)
+            return
         with Reader(self._engine, start.tenant, start.run_id) as reader:
             started = await self._started(start, context)
             if started.run.run_id == start.run_id:
@@ -71,12 +81,12 @@ class AgentService:
             run = await self._engine.store.get_run(start.tenant, started.run.run_id)
             await self._write(context, reader, Started(run, replayed=True))
 
-    async def _write(self, context: Context, reader: Reader, started: Started) -> None:
+    async def _write(self, context: Context, reader: Reader, started: Started, *, fresh: bool = True) -> None:
         if started.replayed:
             await context.write(pb.StreamResponse(replayed=True))
         await send(
             context,
-            reader.follow(started.run, fresh=not started.replayed),
+            reader.follow(started.run, fresh=fresh and not started.replayed),
             run_id=started.run.run_id,
             reader_timeout=self._engine.settings.reader_timeout,
         )
@@ -111,9 +121,71 @@ class AgentService:
 
     async def _started(self, start: Start, context: Context) -> Started:
         started = await self._engine.start(start)
-        current.get().run_id = started.run.run_id
-        await context.send_initial_metadata(((RUN_ID_METADATA, started.run.run_id),))
+        await self._send_run_id(started.run.run_id, context)
         return started
+
+    async def _send_run_id(self, run_id: str, context: Context) -> None:
+        current.get().run_id = run_id
+        await context.send_initial_metadata(((RUN_ID_METADATA, run_id),))
+
+    # ---- answering by a message ----
+
+    async def _answered(
+        self, start: Start, options: options_pb2.GenerateOptions
+    ) -> Decided | Unanswered | None:
+        """What became of a message that may answer what the run asks that has its thread; None where it is
+        to start a run."""
+        if not options.auto_resume_suspended_tools:
+            return None
+        if not options.HasField("memory"):
+            raise invalid(
+                "options.auto_resume_suspended_tools", "needs options.memory, the thread to answer on"
+            )
+        if start.request is not None:
+            store, made = self._engine.store, await self._engine.store.find_request(start.request)
+            if made is not None and made.decision_id:
+                decision = await store.get_decision(start.tenant, made.decision_id)
+                return Decided(await store.get_run(start.tenant, made.run_id), decision, made=made)
+            if made is not None:
+                return None
+        holder = await auto_resume.parked_run(self._engine, start)
+        if holder is None:
+            return None
+        current.get().require("decide")
+        for descriptor, _ in options.ListFields():
+            if descriptor.name not in ANSWERING:
+                raise invalid(
+                    f"options.{descriptor.name}",
+                    f"leave it out: the message may answer the run {holder.run_id}, which has its own",
+                )
+        return await auto_resume.answer(self._engine, start, holder)
+
+    async def _answer(self, said: Decided | Unanswered, context: Context) -> pb.GenerateResponse:
+        run = said.run
+        await self._send_run_id(run.run_id, context)
+        with Reader(self._engine, run.tenant, run.run_id) as reader:
+            run = await self._engine.store.get_run(run.tenant, run.run_id)
+            if isinstance(said, Unanswered):
+                rested = await reader.until_rest(run)
+            else:
+                rested = await reader.until_rest(run, after=said.decision.sequence)
+        response = await self._generated(rested, _is_replayed(said))
+        if isinstance(said, Unanswered):
+            response.result.auto_resume_error = said.error
+        return response
+
+    async def _stream_answer(self, said: Decided | Unanswered, context: Context) -> None:
+        run = said.run
+        await self._send_run_id(run.run_id, context)
+        if isinstance(said, Unanswered):
+            after, error = max(0, run.last_sequence - 1), said.error
+        else:
+            after, error = said.decision.sequence, ""
+        answered = pb.AnsweredRun(run_id=run.run_id, after_sequence=after, auto_resume_error=error)
+        await context.write(pb.StreamResponse(answered=answered, replayed=_is_replayed(said)))
+        with Reader(self._engine, run.tenant, run.run_id, after=after) as reader:
+            run = await self._engine.store.get_run(run.tenant, run.run_id)
+            await self._write(context, reader, Started(run), fresh=False)
 
     # ---- deciding ----
 
@@ -211,6 +283,10 @@ class AgentService:
     async def _result(self, snapshot: Snapshot) -> generate_result_pb2.GenerateResult:
         snapshot = await self._engine.recollected(snapshot)
         return result_message(snapshot, lambda: self._engine.request_body(snapshot))
+
+
+def _is_replayed(said: Decided | Unanswered) -> bool:
+    return isinstance(said, Decided) and said.made is not None
 
 
 def _ref(ref: pending_call_pb2.CallRef) -> Ref:

@@ -65,6 +65,7 @@ SUPPORTED = frozenset(
         "input_processors",
         "output_processors",
         "max_processor_retries",
+        "auto_resume_suspended_tools",
     }
 )
 """The options this version acts on; any other that is set is refused."""

@@ -246,7 +246,8 @@ class Decide(Data, frozen=True):
     The stored decision's `sequence` is the run's last sequence. A decision whose id is stored is
     answered from there, without taking the run. With `expiry` the condition is the other one: that
     the call is open, has an `expire_time` and is past it at `decision.decide_time`, whoever claimed it.
-    A call is past its `expire_time` from the millisecond after it.
+    A call is past its `expire_time` from the millisecond after it. `messages` are added to the thread that
+    the run has.
     """
 
     decision: DecisionRow
@@ -255,6 +256,7 @@ class Decide(Data, frozen=True):
     started: CallRow | None = None
     request: RequestKey | None = None
     expiry: bool = False
+    messages: tuple[ThreadMessage, ...] = ()
 
 
 class Decided(Data, frozen=True):

@@ -144,6 +144,7 @@ class StreamResponse(_message.Message):
     CHUNKS_FIELD_NUMBER: _builtins.int
     THROUGH_SEQUENCE_FIELD_NUMBER: _builtins.int
     REPLAYED_FIELD_NUMBER: _builtins.int
+    ANSWERED_FIELD_NUMBER: _builtins.int
     through_sequence: _builtins.int
     """In a keep-alive, the sequence up to which everything has been sent. 0 otherwise."""
     replayed: _builtins.bool
@@ -152,20 +153,59 @@ class StreamResponse(_message.Message):
     def chunks(self) -> _containers.RepeatedCompositeFieldContainer[_chunk_pb2.Chunk]:
         """The chunks, in order. Empty in a keep-alive."""
 
+    @_builtins.property
+    def answered(self) -> Global___AnsweredRun:
+        """With `auto_resume_suspended_tools`, in the first message: the parked run that the message was taken
+        as an answer to. Its chunks follow, not those of a new run.
+        """
+
     def __init__(
         self,
         *,
         chunks: _abc.Iterable[_chunk_pb2.Chunk] | None = ...,
         through_sequence: _builtins.int = ...,
         replayed: _builtins.bool = ...,
+        answered: Global___AnsweredRun | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "replayed", b"replayed", "through_sequence", b"through_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered", b"answered", "chunks", b"chunks", "replayed", b"replayed", "through_sequence", b"through_sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StreamResponse: _TypeAlias = StreamResponse  # noqa: Y015
+
+@_typing.final
+class AnsweredRun(_message.Message):
+    """A parked run that a message was to answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
+    AUTO_RESUME_ERROR_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    after_sequence: _builtins.int
+    """The chunks that follow come after this one."""
+    auto_resume_error: _builtins.str
+    """Why the message did not answer what the run asks: it waits as before, and its last `finish` follows.
+    Empty where it goes on.
+    """
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        after_sequence: _builtins.int = ...,
+        auto_resume_error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "auto_resume_error", b"auto_resume_error", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnsweredRun: _TypeAlias = AnsweredRun  # noqa: Y015
 
 @_typing.final
 class ResumeRequest(_message.Message):
