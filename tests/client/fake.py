@@ -26,6 +26,8 @@ from entracte.v1 import (
     run_pb2,
     run_service_pb2,
     run_service_pb2_grpc,
+    thread_service_pb2,
+    thread_service_pb2_grpc,
 )
 
 Context = Any
@@ -215,6 +217,7 @@ class FakeServer:
         agent_service_pb2_grpc.add_AgentServiceServicer_to_server(_Agents(self), server)
         run_service_pb2_grpc.add_RunServiceServicer_to_server(_Runs(self), server)
         inbox_service_pb2_grpc.add_InboxServiceServicer_to_server(_Inbox(self), server)
+        thread_service_pb2_grpc.add_ThreadServiceServicer_to_server(_Threads(self), server)
         self.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()
         try:
@@ -414,3 +417,31 @@ class _Inbox(inbox_service_pb2_grpc.InboxServiceServicer):
     async def ListDecisions(self, request: Any, context: Context) -> Any:
         answer = inbox_service_pb2.ListDecisionsResponse
         return await self.server.unary("ListDecisions", request, context, answer)
+
+
+class _Threads(thread_service_pb2_grpc.ThreadServiceServicer):
+    def __init__(self, server: FakeServer) -> None:
+        self.server = server
+
+    async def CreateThread(self, request: Any, context: Context) -> Any:
+        answer = thread_service_pb2.CreateThreadResponse
+        return await self.server.unary("CreateThread", request, context, answer)
+
+    async def GetThread(self, request: Any, context: Context) -> Any:
+        return await self.server.unary("GetThread", request, context, thread_service_pb2.GetThreadResponse)
+
+    async def ListThreads(self, request: Any, context: Context) -> Any:
+        answer = thread_service_pb2.ListThreadsResponse
+        return await self.server.unary("ListThreads", request, context, answer)
+
+    async def UpdateThread(self, request: Any, context: Context) -> Any:
+        answer = thread_service_pb2.UpdateThreadResponse
+        return await self.server.unary("UpdateThread", request, context, answer)
+
+    async def DeleteThread(self, request: Any, context: Context) -> Any:
+        answer = thread_service_pb2.DeleteThreadResponse
+        return await self.server.unary("DeleteThread", request, context, answer)
+
+    async def ListThreadMessages(self, request: Any, context: Context) -> Any:
+        answer = thread_service_pb2.ListThreadMessagesResponse
+        return await self.server.unary("ListThreadMessages", request, context, answer)

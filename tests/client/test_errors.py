@@ -78,7 +78,7 @@ async def test_details_are_attached(server: FakeServer, client: Client) -> None:
 @pytest.mark.parametrize(
     ("code", "reason", "cls"),
     [
-        ("NOT_FOUND", "THREAD_NOT_FOUND", entracte.NotFound),  # of a later version
+        ("NOT_FOUND", "WORKER_NOT_FOUND", entracte.NotFound),  # of a later version
         ("FAILED_PRECONDITION", "", entracte.FailedPrecondition),
         ("INTERNAL", "", entracte.Internal),
         ("UNKNOWN", "", EntracteError),

@@ -230,6 +230,7 @@ def test_an_interrupt_cancels_what_was_waited_for() -> None:
         (entracte.SyncAgentClient, entracte.AgentClient),
         (entracte.SyncRunsClient, entracte.RunsClient),
         (entracte.SyncInboxClient, entracte.InboxClient),
+        (entracte.SyncThreadsClient, entracte.ThreadsClient),
     ],
 )
 def test_the_blocking_side_has_all_methods(blocking: type, original: type) -> None:

@@ -11,18 +11,24 @@ from entracte.v1 import (
     agent_service_pb2_grpc,
     chunk_pb2,
     inbox_service_pb2_grpc,
+    message_pb2,
+    options_pb2,
     pending_call_pb2,
     run_pb2,
     run_service_pb2_grpc,
+    thread_pb2,
+    thread_service_pb2_grpc,
 )
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import result_pb2 as results
 from entracte.v1 import run_service_pb2 as runs
+from entracte.v1 import thread_service_pb2 as threads
 from tests.contract.support import Client
 from tests.rpc.support import METHODS, generate, js, kinds, ref, stream
 
 SUCCEEDED, SUSPENDED = run_pb2.RUN_STATE_SUCCEEDED, run_pb2.RUN_STATE_SUSPENDED
 STOP = results.FINISH_REASON_STOP
+USER, ASSISTANT = message_pb2.ROLE_USER, message_pb2.ROLE_ASSISTANT
 
 
 def of(messages: list[Any]) -> list[chunk_pb2.Chunk]:
@@ -50,6 +56,7 @@ def test_the_generated_stubs_have_every_rpc(grpc_channel: grpc.Channel) -> None:
         agent_service_pb2_grpc.AgentServiceStub(grpc_channel),
         run_service_pb2_grpc.RunServiceStub(grpc_channel),
         inbox_service_pb2_grpc.InboxServiceStub(grpc_channel),
+        thread_service_pb2_grpc.ThreadServiceStub(grpc_channel),
     ]
     assert {name for stub in stubs for name in vars(stub) if not name.startswith("_")} == set(METHODS)
     response = stubs[0].Generate(generate(), timeout=20)
@@ -331,10 +338,121 @@ def test_list_decisions(client: Client) -> None:
     assert list(client.one("ListDecisions", where).decisions) == [listed[1]]
 
 
+# ---- ThreadService ----
+
+
+def on(thread_id: str, **options: Any) -> options_pb2.MemoryOptions:
+    """The memory of a run on a thread of Ada's."""
+    return options_pb2.MemoryOptions(thread=options_pb2.ThreadRef(id=thread_id), resource="ada", **options)
+
+
+def test_create_thread(client: Client) -> None:
+    """A thread with its title and metadata, under an id of the caller's or of the server's."""
+    request = threads.CreateThreadRequest(
+        thread_id="made", resource_id="ada", title="Hats", metadata=js('{"n":1.0}'), request_id="q-made"
+    )
+    first = client.one("CreateThread", request)
+    thread = first.thread
+    assert (thread.thread_id, thread.resource_id, thread.title) == ("made", "ada", "Hats")
+    assert (thread.metadata.text, thread.message_count, thread.active_run_id) == ('{"n":1.0}', 0, "")
+    again = client.one("CreateThread", request)
+    assert (again.thread, again.replayed) == (thread, True)
+    taken = client.refuse("CreateThread", threads.CreateThreadRequest(thread_id="made", resource_id="bea"))
+    assert (taken.code, taken.reason) == ("ALREADY_EXISTS", "THREAD_EXISTS")
+    assert taken.metadata == {"thread_id": "made"}
+    nameless = [client.one("CreateThread", threads.CreateThreadRequest(resource_id="ada")) for _ in range(2)]
+    assert len({made.thread.thread_id for made in nameless} - {""}) == 2
+
+
+def test_get_thread(client: Client) -> None:
+    """How many messages it has, and the run that has it."""
+    pending = client.parked(memory=on("got"))
+    thread = client.one("GetThread", threads.GetThreadRequest(thread_id="got")).thread
+    assert (thread.resource_id, thread.active_run_id) == ("ada", pending.run_id)
+    assert (thread.active_run_state, thread.queued_runs) == (SUSPENDED, 0)
+    client.one("Approve", agents.ApproveRequest(call=shown(pending), wait=True))
+    thread = client.one("GetThread", threads.GetThreadRequest(thread_id="got")).thread
+    assert (thread.active_run_id, thread.active_run_state) == ("", run_pb2.RUN_STATE_UNSPECIFIED)
+    assert thread.message_count == 3
+
+
+def test_list_threads(client: Client) -> None:
+    """Newest first, page by page, of one resource."""
+    for number in range(3):
+        request = threads.CreateThreadRequest(thread_id=f"listed-{number}", resource_id="lists")
+        client.one("CreateThread", request)
+    where: dict[str, Any] = {"resource_id": "lists", "page_size": 2}
+    first = client.one("ListThreads", threads.ListThreadsRequest(**where))
+    rest = client.one("ListThreads", threads.ListThreadsRequest(**where, page_token=first.next_page_token))
+    found = [thread.thread_id for page in (first, rest) for thread in page.threads]
+    assert found == ["listed-2", "listed-1", "listed-0"]
+    assert not rest.next_page_token
+
+
+def test_update_thread(client: Client) -> None:
+    """What is given is changed, the rest stays; an empty title takes it away."""
+    request = threads.CreateThreadRequest(thread_id="changed", resource_id="ada", title="a")
+    client.one("CreateThread", request)
+
+    def change(**fields: Any) -> Any:
+        return client.one("UpdateThread", threads.UpdateThreadRequest(thread_id="changed", **fields)).thread
+
+    assert change(metadata=js('{"a":[]}')).title == "a"
+    thread = change(title="b")
+    assert (thread.title, thread.metadata.text) == ("b", '{"a":[]}')
+    thread = change(title="", metadata=js("{}"))
+    assert (thread.title, thread.metadata.text) == ("", "{}")
+    assert client.one("GetThread", threads.GetThreadRequest(thread_id="changed")).thread == thread
+
+
+def test_delete_thread(client: Client) -> None:
+    """A thread is gone at once, and its id is free; one that a parked run has needs `force`, which
+    cancels the run."""
+    pending = client.parked(memory=on("doomed"))
+    request = threads.DeleteThreadRequest(thread_id="doomed")
+    refusal = client.refuse("DeleteThread", request)
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "THREAD_PARKED")
+    assert refusal.metadata == {
+        "thread_id": "doomed",
+        "run_id": pending.run_id,
+        "pending_call_ids": pending.pending_call_id,
+    }
+    response = client.one("DeleteThread", threads.DeleteThreadRequest(thread_id="doomed", force=True))
+    assert list(response.cancelled_run_ids) == [pending.run_id]
+    assert client.refuse("GetThread", threads.GetThreadRequest(thread_id="doomed")).code == "NOT_FOUND"
+    client.one("CreateThread", threads.CreateThreadRequest(thread_id="doomed", resource_id="bea"))
+
+
+def test_list_thread_messages(client: Client) -> None:
+    """What was said, with each tool call and what came of it in one part; by role, by run, and from the
+    newest on."""
+    pending = client.parked(memory=on("said"))
+    client.one("Approve", agents.ApproveRequest(call=shown(pending), wait=True))
+    other = client.one("Generate", generate(text="bye", memory=on("said"))).run.run_id
+
+    def said(**fields: Any) -> list[Any]:
+        request = threads.ListThreadMessagesRequest(thread_id="said", **fields)
+        return list(client.one("ListThreadMessages", request).messages)
+
+    everything = said()
+    assert [message.position for message in everything] == [1, 2, 3, 4, 5]
+    assert [message.role for message in everything] == [USER, ASSISTANT, ASSISTANT, USER, ASSISTANT]
+    assert [message.author for message in everything] == ["local", "gate", "gate", "local", "talk"]
+    [part] = everything[1].parts
+    assert (part.tool_invocation.tool_name, part.tool_invocation.args.text) == ("pay", '{"amount":7}')
+    assert part.tool_invocation.state == thread_pb2.TOOL_INVOCATION_STATE_RESULT
+    assert json.loads(part.tool_invocation.result.text) == {"paid": 7}
+    assert everything[2].parts[0].text.text == "done"
+    assert said(newest_first=True, page_size=2) == everything[:-3:-1]
+    assert said(roles=[USER]) == [everything[0], everything[3]]
+    assert said(run_id=other) == everything[3:]
+
+
 # ---- refusals ----
 
 NOWHERE = ref("no-such-call")
 MISSING: dict[str, Any] = {"pending_call_id": "no-such-call"}
+NO_THREAD: dict[str, Any] = {"thread_id": "no-such-thread"}
 REFUSALS: list[tuple[str, Any, str, str, dict[str, str]]] = [
     ("Generate", generate("nobody"), "NOT_FOUND", "AGENT_NOT_FOUND", {"agent_id": "nobody"}),
     ("Stream", stream("nobody"), "NOT_FOUND", "AGENT_NOT_FOUND", {"agent_id": "nobody"}),
@@ -401,6 +519,24 @@ REFUSALS: list[tuple[str, Any, str, str, dict[str, str]]] = [
         "PAGE_TOKEN_INVALID",
         {},
     ),
+    ("CreateThread", threads.CreateThreadRequest(), "INVALID_ARGUMENT", "REQUEST_INVALID", {}),
+    ("GetThread", threads.GetThreadRequest(**NO_THREAD), "NOT_FOUND", "THREAD_NOT_FOUND", NO_THREAD),
+    ("ListThreads", threads.ListThreadsRequest(page_token="x"), "INVALID_ARGUMENT", "PAGE_TOKEN_INVALID", {}),
+    (
+        "UpdateThread",
+        threads.UpdateThreadRequest(**NO_THREAD, title="x"),
+        "NOT_FOUND",
+        "THREAD_NOT_FOUND",
+        NO_THREAD,
+    ),
+    ("DeleteThread", threads.DeleteThreadRequest(**NO_THREAD), "NOT_FOUND", "THREAD_NOT_FOUND", NO_THREAD),
+    (
+        "ListThreadMessages",
+        threads.ListThreadMessagesRequest(**NO_THREAD),
+        "NOT_FOUND",
+        "THREAD_NOT_FOUND",
+        NO_THREAD,
+    ),
 ]
 """For each RPC, a request about what does not exist: status, reason, metadata."""
 
@@ -432,6 +568,6 @@ def test_a_run_is_not_started_by_a_wrong_request(client: Client, make: Any) -> N
     assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "RUN_ALREADY_EXISTS")
     assert refusal.metadata == {"run_id": taken}
 
-    refusal = client.refuse(method, make(save_per_step=True))
+    refusal = client.refuse(method, make(auto_resume_suspended_tools=True))
     assert (refusal.code, refusal.reason) == ("UNIMPLEMENTED", "OPTION_UNSUPPORTED")
-    assert "save_per_step" in refusal.metadata["field"]
+    assert "auto_resume_suspended_tools" in refusal.metadata["field"]

@@ -30,6 +30,8 @@ from entracte.v1 import (
     run_pb2,
     run_service_pb2,
     run_service_pb2_grpc,
+    thread_pb2,
+    thread_service_pb2,
 )
 from entracte_server import Agent, App, Hook, Tool, ToolContext, Toolset, UnicodeNormalizer, ask_user, tool
 from entracte_server.testing import TestServer, scripted, serve
@@ -43,6 +45,7 @@ METHODS: dict[str, MethodDescriptor] = {
         (agent_service_pb2, "AgentService"),
         (run_service_pb2, "RunService"),
         (inbox_service_pb2, "InboxService"),
+        (thread_service_pb2, "ThreadService"),
     )
     for method in module.DESCRIPTOR.services_by_name[service].methods
 }
@@ -305,6 +308,14 @@ class Peer:
         response = await self.one("Generate", generate(agent_id, **fields))
         assert response.run.state == run_pb2.RUN_STATE_SUSPENDED, response
         return response.run.run_id, list(response.result.pending_calls)
+
+    async def thread(self, thread_id: str = "", resource_id: str = "ada", **fields: Any) -> thread_pb2.Thread:
+        """Make a thread."""
+        request = thread_service_pb2.CreateThreadRequest(
+            thread_id=thread_id, resource_id=resource_id, **fields
+        )
+        made: thread_pb2.Thread = (await self.one("CreateThread", request)).thread
+        return made
 
     async def run(self, run_id: str) -> run_pb2.Run:
         """Reads a run."""

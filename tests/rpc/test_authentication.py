@@ -16,6 +16,7 @@ from entracte.v1 import agent_service_pb2 as agents
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import run_pb2
 from entracte.v1 import run_service_pb2 as runs
+from entracte.v1 import thread_service_pb2 as threads
 from entracte_server import App
 from entracte_server.app.running import running
 from entracte_server.app.settings import Settings
@@ -61,6 +62,12 @@ def _requests() -> dict[str, Any]:
         "ClaimPendingCall": inbox.ClaimPendingCallRequest(pending_call_id="no-such-call"),
         "ReleasePendingCall": inbox.ReleasePendingCallRequest(pending_call_id="no-such-call"),
         "ListDecisions": inbox.ListDecisionsRequest(),
+        "CreateThread": threads.CreateThreadRequest(resource_id="ada"),
+        "GetThread": threads.GetThreadRequest(thread_id="no-such-thread"),
+        "ListThreads": threads.ListThreadsRequest(),
+        "UpdateThread": threads.UpdateThreadRequest(thread_id="no-such-thread", title="x"),
+        "DeleteThread": threads.DeleteThreadRequest(thread_id="no-such-thread"),
+        "ListThreadMessages": threads.ListThreadMessagesRequest(thread_id="no-such-thread"),
     }
     assert set(made) == set(METHODS)
     return made
@@ -119,6 +126,9 @@ NEEDS = {
     "Stream": "run",
     "CancelRun": "run",
     "DeleteRun": "run",
+    "CreateThread": "run",
+    "UpdateThread": "run",
+    "DeleteThread": "run",
     "Resume": "decide",
     "Approve": "decide",
     "Decline": "decide",

@@ -17,6 +17,7 @@ from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import message_pb2 as m
 from entracte.v1 import pending_call_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
+from entracte.v1 import thread_service_pb2 as threads
 from tests.rpc.support import METHODS, Peer, generate, js, ref, serving, stream, user
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -292,7 +293,63 @@ def about_the_inbox() -> list[Bad]:
     return cases
 
 
-CASES = [*starting(), *deciding(), *about_runs(), *about_the_inbox()]
+def about_threads() -> list[Bad]:
+    """Bad requests for the RPCs about threads."""
+    kinds: dict[str, Any] = {
+        "GetThread": threads.GetThreadRequest,
+        "UpdateThread": lambda **fields: threads.UpdateThreadRequest(**{"title": "x", **fields}),
+        "DeleteThread": threads.DeleteThreadRequest,
+        "ListThreadMessages": threads.ListThreadMessagesRequest,
+    }
+    cases: list[Bad] = []
+    for method, kind in kinds.items():
+        cases += [
+            Bad(method, "no thread", kind(), "thread_id"),
+            Bad(method, "NUL in the thread", kind(thread_id=NUL), "thread_id"),
+            Bad(method, "long thread", kind(thread_id=LONG), "thread_id"),
+            Bad(method, "unknown thread", kind(thread_id=UNKNOWN), "", "THREAD_NOT_FOUND", "NOT_FOUND"),
+        ]
+
+    def create(**fields: Any) -> Any:
+        return threads.CreateThreadRequest(**{"resource_id": "ada", **fields})
+
+    def messages(**fields: Any) -> Any:
+        return threads.ListThreadMessagesRequest(**{"thread_id": UNKNOWN, **fields})
+
+    kinds["CreateThread"] = create
+    for method in ("CreateThread", "UpdateThread", "DeleteThread"):
+        for name, value in (("long", "x" * 129), ("NUL", NUL)):
+            request = kinds[method](thread_id=UNKNOWN, request_id=value)
+            cases.append(Bad(method, f"{name} request id", request, "request_id"))
+    large = js('{"a":"' + "x" * 65529 + '"}')
+    for method in ("CreateThread", "UpdateThread"):
+        cases += [
+            Bad(method, "long title", kinds[method](thread_id="t", title="é" * 1001), "title"),
+            Bad(
+                method, "metadata as a list", kinds[method](thread_id="t", metadata=js("[]")), "metadata.text"
+            ),
+            Bad(method, "large metadata", kinds[method](thread_id="t", metadata=large), "metadata.text"),
+        ]
+    role = "roles[1]"
+    return [
+        *cases,
+        Bad("CreateThread", "long id", create(thread_id="x" * 129), "thread_id"),
+        Bad("CreateThread", "NUL in the id", create(thread_id=NUL), "thread_id"),
+        Bad("CreateThread", "no resource", create(resource_id=""), "resource_id"),
+        Bad("CreateThread", "long resource", create(resource_id=LONG), "resource_id"),
+        Bad("CreateThread", "line break", create(resource_id="a\nb"), "resource_id"),
+        Bad("UpdateThread", "nothing to change", threads.UpdateThreadRequest(thread_id="t"), "title"),
+        Bad("ListThreads", "negative size", threads.ListThreadsRequest(page_size=-1), "page_size"),
+        Bad("ListThreads", "NUL in resource_id", threads.ListThreadsRequest(resource_id=NUL), "resource_id"),
+        Bad("ListThreadMessages", "negative size", messages(page_size=-1), "page_size"),
+        Bad("ListThreadMessages", "long run", messages(run_id=LONG), "run_id"),
+        Bad("ListThreadMessages", "no role", messages(roles=[USER, m.ROLE_UNSPECIFIED]), role),
+        Bad("ListThreadMessages", "a tool", messages(roles=[USER, TOOL]), role),
+        Bad("ListThreadMessages", "unknown role", messages(roles=[ASSISTANT, 9]), role),
+    ]
+
+
+CASES = [*starting(), *deciding(), *about_runs(), *about_the_inbox(), *about_threads()]
 
 
 async def test_every_rpc_of_the_contract_is_tried() -> None:
@@ -317,6 +374,8 @@ async def test_what_was_asked_for_is_in_the_metadata(standing: Standing) -> None
     for given in ({"pending_call_id": UNKNOWN}, {"pending_call_id": UNKNOWN, "run_id": standing.run_id}):
         declined = agents.DeclineRequest(call=ref(**given))
         assert (await refuse("Decline", declined)).metadata == given
+    thread = threads.GetThreadRequest(thread_id=UNKNOWN)
+    assert (await refuse("GetThread", thread)).metadata == {"thread_id": UNKNOWN}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from entracte.v1 import agent_service_pb2 as agents
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import run_pb2
 from entracte.v1 import run_service_pb2 as runs
+from entracte.v1 import thread_service_pb2 as threads
 from entracte_server import Agent, ToolContext, tool
 from entracte_server.store.base import LeaseLost, Refused
 from entracte_server.store.sqlite import connection
@@ -97,6 +98,12 @@ def _some(method: str) -> Any:
         "ClaimPendingCall": inbox.ClaimPendingCallRequest(pending_call_id="p"),
         "ReleasePendingCall": inbox.ReleasePendingCallRequest(pending_call_id="p"),
         "ListDecisions": inbox.ListDecisionsRequest(),
+        "CreateThread": threads.CreateThreadRequest(resource_id="ada"),
+        "GetThread": threads.GetThreadRequest(thread_id="t"),
+        "ListThreads": threads.ListThreadsRequest(),
+        "UpdateThread": threads.UpdateThreadRequest(thread_id="t", title="x"),
+        "DeleteThread": threads.DeleteThreadRequest(thread_id="t"),
+        "ListThreadMessages": threads.ListThreadMessagesRequest(thread_id="t"),
     }
     return requests[method]
 

@@ -17,6 +17,7 @@ from entracte.v1 import agent_service_pb2 as agents
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import pending_call_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
+from entracte.v1 import thread_service_pb2 as threads
 from entracte_server import Agent, tool
 from tests.rpc.support import (
     METHODS,
@@ -42,10 +43,11 @@ Q = "the-request-id"
 
 @dataclass(frozen=True)
 class Target:
-    """What a request is about: a run that waits, has ended, or is of nobody."""
+    """What a request is about: a run that waits, has ended, or is of nobody; or a thread."""
 
     run_id: str = ""
     pending: pending_call_pb2.PendingCall | None = None
+    thread_id: str = ""
 
     @property
     def call(self) -> pending_call_pb2.CallRef:
@@ -92,6 +94,11 @@ async def over(peer: Peer) -> Target:
     return Target((await peer.one("Generate", generate())).run.run_id)
 
 
+async def conversation(peer: Peer) -> Target:
+    """A thread."""
+    return Target(thread_id=(await peer.thread()).thread_id)
+
+
 def minutes(number: int) -> duration_pb2.Duration:
     """A time."""
     return duration_pb2.Duration(seconds=number * 60)
@@ -115,6 +122,12 @@ def _about_run(kind: Any, **given: Any) -> Callable[..., Any]:
 def _about_call(kind: Any, **given: Any) -> Callable[..., Any]:
     return lambda target, **fields: kind(
         **{"pending_call_id": target.pending_call_id, "request_id": Q, **given, **fields}
+    )
+
+
+def _about_thread(kind: Any, **given: Any) -> Callable[..., Any]:
+    return lambda target, **fields: kind(
+        **{"thread_id": target.thread_id, "request_id": Q, **given, **fields}
     )
 
 
@@ -179,6 +192,24 @@ CHANGES = [
         _about_call(inbox.ReleasePendingCallRequest),
         ({"pending_call_id": "other"},),
     ),
+    Change(
+        "CreateThread",
+        nothing,
+        _about_thread(threads.CreateThreadRequest, resource_id="ada", title="x"),
+        ({"thread_id": "other"}, {"resource_id": "bea"}, {"title": "y"}, {"metadata": js("{}")}),
+    ),
+    Change(
+        "UpdateThread",
+        conversation,
+        _about_thread(threads.UpdateThreadRequest, title="new"),
+        ({"title": ""}, {"metadata": js("{}")}, {"thread_id": "other"}),
+    ),
+    Change(
+        "DeleteThread",
+        conversation,
+        _about_thread(threads.DeleteThreadRequest),
+        ({"force": True}, {"thread_id": "other"}),
+    ),
 ]
 
 
@@ -189,9 +220,11 @@ def replayed(responses: list[Any]) -> bool:
 
 
 def run_ids(responses: list[Any]) -> set[str]:
-    """The runs the responses are about."""
+    """The runs the responses are about, or the thread."""
     found: set[str] = set()
     for response in responses:
+        if hasattr(response, "thread"):
+            found.add(response.thread.thread_id)
         if hasattr(response, "run"):
             found.add(response.run.run_id)
         if hasattr(response, "chunks"):
@@ -206,7 +239,9 @@ async def standing(peer: Peer) -> tuple[Any, ...]:
         "ListPendingCalls", inbox.ListPendingCallsRequest(page_size=1000, include_decided=True)
     )
     decided = await peer.one("ListDecisions", inbox.ListDecisionsRequest(page_size=1000))
+    kept = await peer.one("ListThreads", threads.ListThreadsRequest(page_size=1000))
     return (
+        [thread.SerializeToString() for thread in kept.threads],
         [run.SerializeToString() for run in listed],
         [call.SerializeToString() for call in pending.pending_calls],
         [decision.SerializeToString() for decision in decided.decisions],
@@ -286,7 +321,9 @@ async def test_a_request_sent_many_times_at_once_is_done_once(change: Change) ->
         assert len({frozenset(run_ids(answer)) for answer in answers}) == 1
         await settled(peer)
         listed = (await peer.one("ListRuns", runs.ListRunsRequest())).runs
-        assert len(listed) == (0 if change.method == "DeleteRun" else 1)
+        assert len(listed) == (0 if change.method == "DeleteRun" or "Thread" in change.method else 1)
+        kept = (await peer.one("ListThreads", threads.ListThreadsRequest())).threads
+        assert len(kept) == (1 if change.method in ("CreateThread", "UpdateThread") else 0)
         decided = await peer.one("ListDecisions", inbox.ListDecisionsRequest())
         assert len(decided.decisions) <= 1
 

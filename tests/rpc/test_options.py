@@ -98,6 +98,17 @@ async def test_an_option_this_version_lacks_is_refused(
     assert refusal.metadata == {"field": f"options.{name}"}
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("semantic_recall", o.SemanticRecall()), ("working_memory", True), ("generate_title", True)],
+)
+async def test_a_kind_of_memory_this_version_lacks_is_refused(served: Peer, name: str, value: Any) -> None:
+    """As an option that it lacks. To want none of it is all right."""
+    refusal = await refusal_of(served, remembering(**{name: value}))
+    assert (refusal.code, refusal.reason) == ("UNIMPLEMENTED", "OPTION_UNSUPPORTED")
+    assert refusal.metadata == {"field": f"options.memory.{name}"}
+
+
 def _unknown(number: int, wire_type: int = 0) -> bytes:
     """A field that no version has, on the wire."""
     tag = number << 3 | wire_type
@@ -257,6 +268,16 @@ def tracing(**fields: Any) -> o.GenerateOptions:
     return o.GenerateOptions(tracing_options=o.TracingOptions(**fields))
 
 
+def memory(**fields: Any) -> o.MemoryOptions:
+    """The memory of a run on a thread of Ada's."""
+    return o.MemoryOptions(**{"thread": o.ThreadRef(id="t"), "resource": "ada", **fields})
+
+
+def remembering(**fields: Any) -> o.GenerateOptions:
+    """A run with a memory."""
+    return o.GenerateOptions(memory=memory(**fields))
+
+
 WRONG: list[tuple[str, o.GenerateOptions, str]] = [
     (
         "unknown tool",
@@ -358,6 +379,51 @@ WRONG: list[tuple[str, o.GenerateOptions, str]] = [
         o.GenerateOptions(provider_options=js('{"openai":1}')),
         "provider_options.text",
     ),
+    ("memory of nothing", o.GenerateOptions(memory=o.MemoryOptions()), "memory.thread.id"),
+    ("no thread", remembering(thread=o.ThreadRef(title="x")), "memory.thread.id"),
+    ("no resource", remembering(resource=""), "memory.resource"),
+    ("long thread", remembering(thread=o.ThreadRef(id="x" * 129)), "memory.thread.id"),
+    ("NUL in the thread", remembering(thread=o.ThreadRef(id="a\0b")), "memory.thread.id"),
+    ("long resource", remembering(resource="x" * 257), "memory.resource"),
+    ("long title", remembering(thread=o.ThreadRef(id="t", title="x" * 1001)), "memory.thread.title"),
+    (
+        "large thread metadata",
+        remembering(thread=o.ThreadRef(id="t", metadata=js('{"a":"' + "a" * 65536 + '"}'))),
+        "memory.thread.metadata.text",
+    ),
+    ("fewer than no messages", remembering(last_messages=-1), "memory.last_messages"),
+    ("too many messages", remembering(last_messages=10_001), "memory.last_messages"),
+    ("no tokens", remembering(max_history_tokens=0), "memory.max_history_tokens"),
+    ("no time to wait", remembering(queue_timeout=duration_pb2.Duration()), "memory.queue_timeout"),
+    (
+        "a year and more to wait",
+        remembering(queue_timeout=duration_pb2.Duration(seconds=366 * 86400, nanos=1)),
+        "memory.queue_timeout",
+    ),
+    ("unknown on busy", remembering(on_busy_thread=77), "memory.on_busy_thread"),
+    ("unknown on parked", remembering(on_parked_thread=77), "memory.on_parked_thread"),
+    (
+        "behind the parked, not behind others",
+        remembering(on_parked_thread=o.ON_PARKED_THREAD_QUEUE),
+        "memory.on_parked_thread",
+    ),
+    (
+        "reads and waits",
+        remembering(read_only=True, on_busy_thread=o.ON_BUSY_THREAD_QUEUE),
+        "memory.on_busy_thread",
+    ),
+    (
+        "reads and cancels",
+        remembering(read_only=True, on_parked_thread=o.ON_PARKED_THREAD_CANCEL),
+        "memory.on_parked_thread",
+    ),
+    (
+        "reads and waits for a time",
+        remembering(read_only=True, queue_timeout=duration_pb2.Duration(seconds=1)),
+        "memory.queue_timeout",
+    ),
+    ("reads and saves", remembering(read_only=True, save_messages=True), "memory.save_messages"),
+    ("saves without a thread", o.GenerateOptions(save_per_step=True), "save_per_step"),
 ]
 
 
@@ -427,6 +493,20 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
         structured_output=o.StructuredOutput(
             schema=js('{"type":"string"}'), error_strategy=o.StructuredOutput.ERROR_STRATEGY_WARN
         ),
+        memory=memory(
+            thread=o.ThreadRef(id="t-all", title="t", metadata=js("{}")),
+            last_messages=0,
+            save_messages=True,
+            read_only=False,
+            working_memory=False,
+            filter_incomplete_tool_calls=False,
+            generate_title=False,
+            on_busy_thread=o.ON_BUSY_THREAD_QUEUE,
+            on_parked_thread=o.ON_PARKED_THREAD_QUEUE,
+            queue_timeout=duration_pb2.Duration(seconds=366 * 86400),
+            max_history_tokens=1,
+        ),
+        save_per_step=True,
     )
     # `output` does not go together with `structured_output`.
     assert {field.name for field, _ in options.ListFields()} == SUPPORTED - {"output"}

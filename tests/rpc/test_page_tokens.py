@@ -1,6 +1,7 @@
 """Page tokens: pages are complete and without repetitions; a token goes on with its own list only."""
 
 import base64
+import functools
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,8 +11,9 @@ import pytest_asyncio
 
 from entracte.v1 import agent_service_pb2 as agents
 from entracte.v1 import inbox_service_pb2 as inbox
-from entracte.v1 import run_pb2
+from entracte.v1 import message_pb2, options_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
+from entracte.v1 import thread_service_pb2 as threads
 from tests.rpc.support import Peer, generate, ref, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,6 +29,10 @@ async def served() -> AsyncIterator[Peer]:
             _, (pending,) = await peer.parked()
             await peer.one("Decline", agents.DeclineRequest(call=ref(pending.pending_call_id), wait=True))
             await peer.parked()
+        for number in range(TOTAL):
+            await peer.thread(f"t-{number}")
+            memory = options_pb2.MemoryOptions(thread=options_pb2.ThreadRef(id="t-0"), resource="ada")
+            await peer.one("Generate", generate("talk", f"word {number}", memory=memory))
         yield peer
 
 
@@ -34,6 +40,12 @@ LISTS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "ListRuns": (runs.ListRunsRequest, "runs", {"agent_id": "gate"}),
     "ListPendingCalls": (inbox.ListPendingCallsRequest, "pending_calls", {"agent_id": "gate"}),
     "ListDecisions": (inbox.ListDecisionsRequest, "decisions", {"principal": "local"}),
+    "ListThreads": (threads.ListThreadsRequest, "threads", {"resource_id": "ada"}),
+    "ListThreadMessages": (
+        functools.partial(threads.ListThreadMessagesRequest, thread_id="t-0"),
+        "messages",
+        {"roles": [message_pb2.ROLE_USER, message_pb2.ROLE_ASSISTANT]},
+    ),
 }
 """The lists: their requests, the field with the items, and a filter that lets all pass."""
 
@@ -52,6 +64,13 @@ OTHER_FILTERS: dict[str, list[dict[str, Any]]] = {
         {"include_decided": True},
     ],
     "ListDecisions": [{"run_id": "r"}, {"pending_call_id": "p"}, {"principal": "local"}],
+    "ListThreads": [{"resource_id": "ada"}],
+    "ListThreadMessages": [
+        {"thread_id": "t-1"},
+        {"roles": [message_pb2.ROLE_USER]},
+        {"run_id": "r"},
+        {"newest_first": True},
+    ],
 }
 
 
@@ -83,7 +102,8 @@ async def test_pages_hold_everything_once(served: Peer, method: str) -> None:
 
 
 async def test_orders(served: Peer) -> None:
-    """Runs and decisions come newest first, pending calls oldest first."""
+    """Runs, decisions and threads come newest first, pending calls and messages oldest first; messages
+    newest first where that is asked for."""
     (listed,) = await pages(served, "ListRuns", 1000)
     created = [run.create_time.ToMilliseconds() for run in listed]
     assert created == sorted(created, reverse=True)
@@ -93,6 +113,12 @@ async def test_orders(served: Peer) -> None:
     (decided,) = await pages(served, "ListDecisions", 1000)
     times = [decision.decide_time.ToMilliseconds() for decision in decided]
     assert times == sorted(times, reverse=True)
+    (kept,) = await pages(served, "ListThreads", 1000)
+    assert [thread.thread_id for thread in kept] == [f"t-{number}" for number in reversed(range(TOTAL))]
+    (said,) = await pages(served, "ListThreadMessages", 1000)
+    assert [message.position for message in said] == list(range(1, 2 * TOTAL + 1))
+    backwards = await pages(served, "ListThreadMessages", 3, newest_first=True)
+    assert [message for page in backwards for message in page] == said[::-1]
 
 
 @pytest.mark.parametrize("method", LISTS)
@@ -185,7 +211,7 @@ async def test_a_token_of_another_filter_is_none(served: Peer, method: str) -> N
 async def test_every_filter_is_tried(method: str) -> None:
     """A new filter cannot be forgotten."""
     kind, _, _ = LISTS[method]
-    filters = set(kind.DESCRIPTOR.fields_by_name) - {"page_size", "page_token"}
+    filters = set(type(kind()).DESCRIPTOR.fields_by_name) - {"page_size", "page_token"}
     assert {name for where in OTHER_FILTERS[method] for name in where} == filters
 
 

@@ -12,8 +12,9 @@ import pytest_asyncio
 
 from entracte.v1 import agent_service_pb2 as agents
 from entracte.v1 import inbox_service_pb2 as inbox
-from entracte.v1 import pending_call_pb2, run_pb2
+from entracte.v1 import message_pb2, options_pb2, pending_call_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
+from entracte.v1 import thread_service_pb2 as threads
 from tests.rpc.support import METHODS, Peer, Refusal, generate, js, peer_of, ref, serving, stream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,7 +30,7 @@ UNKNOWN = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 
 @dataclass
 class Two:
-    """Ada's parked run, and Bob, who wants it."""
+    """Ada's parked run, a thread of hers with the same id, and Bob, who wants them."""
 
     address: str
     ada: Peer
@@ -47,6 +48,8 @@ async def two() -> AsyncIterator[Two]:
     ):
         run_id, (pending,) = await ada.parked("gate", request_id="q-ada")
         await bob.parked("gate")
+        await ada.thread(run_id)
+        await bob.thread("bobs")
         yield Two(server.address, ada, bob, run_id, pending)
 
 
@@ -67,6 +70,11 @@ BY_ID: list[tuple[str, Request]] = [
         "ReleasePendingCall",
         lambda run, pending, call: inbox.ReleasePendingCallRequest(pending_call_id=pending),
     ),
+    ("GetThread", lambda run, pending, call: threads.GetThreadRequest(thread_id=run)),
+    ("UpdateThread", lambda run, pending, call: threads.UpdateThreadRequest(thread_id=run, title="mine")),
+    ("DeleteThread", lambda run, pending, call: threads.DeleteThreadRequest(thread_id=run)),
+    ("DeleteThread", lambda run, pending, call: threads.DeleteThreadRequest(thread_id=run, force=True)),
+    ("ListThreadMessages", lambda run, pending, call: threads.ListThreadMessagesRequest(thread_id=run)),
 ]
 
 _VERBS: dict[str, Callable[..., Any]] = {
@@ -90,6 +98,7 @@ for _name, _make in _VERBS.items():
         )
 
 WITHOUT_IDS = {"Generate", "Stream", "ListRuns", "ListPendingCalls", "WatchPendingCalls", "ListDecisions"}
+WITHOUT_IDS |= {"CreateThread", "ListThreads"}
 
 
 async def test_every_rpc_is_tried() -> None:
@@ -145,6 +154,9 @@ async def test_lists_show_only_the_own_tenant(two: Two) -> None:
         inbox.ListDecisionsRequest(pending_call_id=two.pending.pending_call_id),
     ):
         assert not (await bob.one("ListDecisions", request)).decisions
+    for where in ("", "ada"):
+        listed = await bob.one("ListThreads", threads.ListThreadsRequest(resource_id=where))
+        assert [thread.thread_id for thread in listed.threads] == ["bobs"]
 
 
 async def test_a_page_token_of_another_tenant_is_none(two: Two) -> None:
@@ -155,6 +167,12 @@ async def test_a_page_token_of_another_tenant_is_none(two: Two) -> None:
         page = await peer.one("ListRuns", runs.ListRunsRequest(page_size=1))
         request = runs.ListRunsRequest(page_size=1, page_token=page.next_page_token)
         assert (await other.refuse("ListRuns", request)).reason == "PAGE_TOKEN_INVALID"
+        await peer.thread("second")
+        page = await peer.one("ListThreads", threads.ListThreadsRequest(page_size=1))
+        assert page.next_page_token
+        following = threads.ListThreadsRequest(page_size=1, page_token=page.next_page_token)
+        assert (await other.refuse("ListThreads", following)).reason == "PAGE_TOKEN_INVALID"
+        await peer.one("DeleteThread", threads.DeleteThreadRequest(thread_id="second"))
 
 
 async def test_the_inbox_of_another_tenant_is_not_watched(two: Two) -> None:
@@ -190,6 +208,24 @@ async def test_one_run_id_in_two_tenants(two: Two) -> None:
     assert (await two.bob.refuse("GetRun", runs.GetRunRequest(run_id="same"))).code == "NOT_FOUND"
     assert [c.sequence for c in await two.ada.chunks("same")] == list(range(1, 10))
     assert (await two.ada.approved(adas)).run.state == run_pb2.RUN_STATE_SUCCEEDED
+
+
+async def test_one_thread_id_in_two_tenants(two: Two) -> None:
+    """Both threads live side by side, with what was said on each; one goes without the other."""
+
+    def said(word: str) -> Any:
+        memory = options_pb2.MemoryOptions(thread=options_pb2.ThreadRef(id="shared"), resource="ada")
+        return generate("talk", word, memory=memory)
+
+    for peer, word in ((two.ada, "north"), (two.bob, "south"), (two.ada, "north")):
+        await peer.one("Generate", said(word))
+    listing = threads.ListThreadMessagesRequest(thread_id="shared", roles=[message_pb2.ROLE_USER])
+    for peer, words in ((two.ada, ["north", "north"]), (two.bob, ["south"])):
+        listed = (await peer.one("ListThreadMessages", listing)).messages
+        assert [message.parts[0].text.text for message in listed] == words
+    await two.bob.one("DeleteThread", threads.DeleteThreadRequest(thread_id="shared"))
+    assert (await two.bob.refuse("ListThreadMessages", listing)).reason == "THREAD_NOT_FOUND"
+    assert len((await two.ada.one("ListThreadMessages", listing)).messages) == 2
 
 
 async def test_two_runs_of_one_id_are_streamed_apart(two: Two) -> None:
@@ -234,7 +270,9 @@ async def test_limits_are_not_shared_between_tenants() -> None:
 
 
 async def test_what_was_untouched_is_still_there(two: Two) -> None:
-    """After all of it Ada's run is answered by Ada."""
+    """After all of it Ada's run is answered by Ada, and her thread is as she made it."""
+    thread = await two.ada.one("GetThread", threads.GetThreadRequest(thread_id=two.run_id))
+    assert thread.thread.title == ""
     decisions = await two.ada.one("ListDecisions", inbox.ListDecisionsRequest(run_id=two.run_id))
     assert not decisions.decisions
     response = await two.ada.approved(two.pending)

@@ -49,6 +49,8 @@ DUE = frozenset(
         "prepare_step",
         "hooks",
         "is_task_complete",
+        "memory",
+        "save_per_step",
     }
 )
 """The options that are due; every other field of the message is not."""

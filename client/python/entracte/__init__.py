@@ -69,6 +69,7 @@ from entracte._enums import (
     Role,
     RunState,
     StopCause,
+    ToolInvocationState,
 )
 from entracte._errors import (
     Aborted,
@@ -115,6 +116,12 @@ from entracte._errors import (
     StoreUnavailable,
     StreamBroken,
     StreamError,
+    ThreadBusy,
+    ThreadExists,
+    ThreadNotFound,
+    ThreadOfOtherResource,
+    ThreadParked,
+    ThreadQueueFull,
     ToolsetUnavailable,
     ToolUnavailable,
     TooManyRuns,
@@ -184,7 +191,24 @@ from entracte._results import (
 )
 from entracte._runs import RunFilter, RunsClient, WatchOptions
 from entracte._stream import RunStream
-from entracte._sync import SyncAgentClient, SyncClient, SyncInboxClient, SyncRunsClient, SyncRunStream
+from entracte._sync import (
+    SyncAgentClient,
+    SyncClient,
+    SyncInboxClient,
+    SyncRunsClient,
+    SyncRunStream,
+    SyncThreadsClient,
+)
+from entracte._thread_records import (
+    DataPart,
+    ErrorPart,
+    SourcePart,
+    ThreadInfo,
+    ThreadMessage,
+    ThreadPart,
+    ToolInvocationPart,
+)
+from entracte._threads import ThreadFilter, ThreadMessageFilter, ThreadsClient
 from entracte._version import __version__
 
 __all__ = [
@@ -208,6 +232,7 @@ __all__ = [
     "ClientOptions",
     "ClientTool",
     "CustomChunk",
+    "DataPart",
     "DeadlineExceeded",
     "Decision",
     "DecisionFilter",
@@ -216,6 +241,7 @@ __all__ = [
     "EditedArgsInvalid",
     "EntracteError",
     "ErrorChunk",
+    "ErrorPart",
     "ExpiryAction",
     "FailedPrecondition",
     "FieldViolation",
@@ -306,6 +332,7 @@ __all__ = [
     "ServerUnreachable",
     "Source",
     "SourceChunk",
+    "SourcePart",
     "StartChunk",
     "StepFinishChunk",
     "StepResult",
@@ -322,6 +349,7 @@ __all__ = [
     "SyncInboxClient",
     "SyncRunStream",
     "SyncRunsClient",
+    "SyncThreadsClient",
     "TaskCompletion",
     "Telemetry",
     "TextDeltaChunk",
@@ -329,6 +357,18 @@ __all__ = [
     "TextPart",
     "TextStartChunk",
     "Thread",
+    "ThreadBusy",
+    "ThreadExists",
+    "ThreadFilter",
+    "ThreadInfo",
+    "ThreadMessage",
+    "ThreadMessageFilter",
+    "ThreadNotFound",
+    "ThreadOfOtherResource",
+    "ThreadParked",
+    "ThreadPart",
+    "ThreadQueueFull",
+    "ThreadsClient",
     "TooManyRuns",
     "TooManyStreams",
     "ToolApproval",
@@ -343,6 +383,8 @@ __all__ = [
     "ToolChoice",
     "ToolErrorChunk",
     "ToolHooks",
+    "ToolInvocationPart",
+    "ToolInvocationState",
     "ToolOutputChunk",
     "ToolOutputDeniedChunk",
     "ToolResultChunk",

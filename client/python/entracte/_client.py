@@ -12,6 +12,7 @@ from entracte._connection import Connection, tls_credentials
 from entracte._inbox import InboxClient
 from entracte._options_codec import check_names
 from entracte._runs import RunsClient
+from entracte._threads import ThreadsClient
 
 
 class ClientOptions(TypedDict, total=False):
@@ -65,6 +66,8 @@ class Client:
         """Looking at runs, following them, ending them."""
         self.inbox = InboxClient(self._connection)
         """What waits for people, and what people decided."""
+        self.threads = ThreadsClient(self._connection)
+        """Conversations: making, reading, changing and deleting them."""
 
     def agent(self, agent_id: str) -> AgentClient:
         """An agent by its id. Whether it exists shows when a run is started: AgentNotFound."""

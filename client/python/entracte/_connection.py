@@ -16,6 +16,7 @@ from entracte.v1 import (
     agent_service_pb2_grpc,
     inbox_service_pb2_grpc,
     run_service_pb2_grpc,
+    thread_service_pb2_grpc,
 )
 
 Request = TypeVar("Request")
@@ -92,6 +93,7 @@ class Connection:
         self._agents = agent_service_pb2_grpc.AgentServiceStub(self._channel)
         self._runs = run_service_pb2_grpc.RunServiceStub(self._channel)
         self._inbox = inbox_service_pb2_grpc.InboxServiceStub(self._channel)
+        self._threads = thread_service_pb2_grpc.ThreadServiceStub(self._channel)
 
     async def close(self) -> None:
         """Close the channel; calls in progress end."""
@@ -117,6 +119,12 @@ class Connection:
         """The stub of InboxService."""
         self.open()
         return self._inbox
+
+    @property
+    def threads(self) -> "thread_service_pb2_grpc.ThreadServiceAsyncStub":
+        """The stub of ThreadService."""
+        self.open()
+        return self._threads
 
     def backoff(self, deadline: Deadline) -> Backoff:
         """The pauses of one call with all its repetitions."""

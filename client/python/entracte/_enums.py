@@ -6,7 +6,15 @@ A value that this version does not know reads as `"unknown"`, a value that is no
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from entracte.v1 import chunk_pb2, follow_up_pb2, message_pb2, pending_call_pb2, result_pb2, run_pb2
+from entracte.v1 import (
+    chunk_pb2,
+    follow_up_pb2,
+    message_pb2,
+    pending_call_pb2,
+    result_pb2,
+    run_pb2,
+    thread_pb2,
+)
 
 FinishReason = Literal[
     "stop",
@@ -46,6 +54,7 @@ FollowUpKind = Literal["score", "unknown"]
 FollowUpState = Literal["waiting", "succeeded", "failed", "skipped", "unknown"]
 ChunkSource = Literal["agent", "user", "system", "unknown"]
 Role = Literal["system", "user", "assistant", "tool", "unknown"]
+ToolInvocationState = Literal["pending", "result", "error", "denied", "cancelled", "unknown"]
 
 
 class _Enum(Protocol):
@@ -71,6 +80,9 @@ FOLLOW_UP_KINDS: Mapping[int, FollowUpKind] = _names(follow_up_pb2.FollowUpKind,
 FOLLOW_UP_STATES: Mapping[int, FollowUpState] = _names(follow_up_pb2.FollowUpState, "FOLLOW_UP_STATE_")
 SOURCES: Mapping[int, ChunkSource] = _names(chunk_pb2.ChunkSource, "CHUNK_SOURCE_")
 ROLES: Mapping[int, Role] = _names(message_pb2.Role, "ROLE_")
+INVOCATION_STATES: Mapping[int, ToolInvocationState] = _names(
+    thread_pb2.ToolInvocationState, "TOOL_INVOCATION_STATE_"
+)
 
 
 def number_of(table: Mapping[int, Any], name: str, what: str) -> Any:

@@ -16,9 +16,11 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      ├─ NotFound
      │   ├─ AgentNotFound
      │   ├─ RunNotFound
-     │   └─ PendingCallNotFound
+     │   ├─ PendingCallNotFound
+     │   └─ ThreadNotFound
      ├─ AlreadyExists
-     │   └─ RunAlreadyExists
+     │   ├─ RunAlreadyExists
+     │   └─ ThreadExists
      ├─ FailedPrecondition         not in this state; `metadata` says in which
      │   ├─ PendingCallAlreadyDecided
      │   ├─ PendingCallAmbiguous
@@ -30,7 +32,9 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      │   ├─ RunNotFinished
      │   ├─ AgentUnavailable
      │   ├─ ToolUnavailable
-     │   └─ ToolsetUnavailable
+     │   ├─ ToolsetUnavailable
+     │   ├─ ThreadParked           decide the calls it names first
+     │   └─ ThreadOfOtherResource
      ├─ OutOfRange
      │   ├─ SequenceTrimmed        those chunks are no longer stored
      │   ├─ SequenceAhead
@@ -40,14 +44,16 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      │   └─ RoleRequired
      ├─ ResourceExhausted          `retry_after` says when to try again
      │   ├─ TooManyStreams
-     │   └─ TooManyRuns
+     │   ├─ TooManyRuns
+     │   └─ ThreadQueueFull
      ├─ Unavailable                tried again by the SDK first
      │   ├─ ReaderTooSlow
      │   ├─ ServerDraining
      │   ├─ StoreUnavailable
      │   └─ ServerUnreachable      no server answered
      ├─ Aborted
-     │   └─ RunLeaseLost
+     │   ├─ RunLeaseLost
+     │   └─ ThreadBusy             another run has it; `memory.on_busy_thread` waits for it
      ├─ Unimplemented
      │   └─ OptionUnsupported
      ├─ DeadlineExceeded           the `timeout` passed; the run goes on
@@ -159,6 +165,10 @@ class PendingCallNotFound(NotFound):
     """No such pending call. Metadata: what was given."""
 
 
+class ThreadNotFound(NotFound):
+    """No such thread. Metadata: `thread_id`."""
+
+
 class AlreadyExists(EntracteError):
     """There is one already."""
 
@@ -167,6 +177,10 @@ class AlreadyExists(EntracteError):
 
 class RunAlreadyExists(AlreadyExists):
     """The run id is taken. Metadata: `run_id`."""
+
+
+class ThreadExists(AlreadyExists):
+    """The thread id is taken. Metadata: `thread_id`."""
 
 
 class FailedPrecondition(EntracteError):
@@ -225,6 +239,15 @@ class ToolsetUnavailable(FailedPrecondition):
     """The run was to have a toolset whose server does not list its tools. Metadata: `toolset`."""
 
 
+class ThreadParked(FailedPrecondition):
+    """The run that has the thread is parked. Metadata: `thread_id`, `run_id`, `pending_call_ids` (comma
+    separated)."""
+
+
+class ThreadOfOtherResource(FailedPrecondition):
+    """The thread belongs to another resource. Metadata: `thread_id`."""
+
+
 class OutOfRange(EntracteError):
     """A position or size is beyond what there is."""
 
@@ -274,6 +297,10 @@ class TooManyRuns(ResourceExhausted):
     """The server executes as many runs as it may. Metadata: `limit`."""
 
 
+class ThreadQueueFull(ResourceExhausted):
+    """As many runs wait for the thread as may. Metadata: `thread_id`, `limit`."""
+
+
 class Unavailable(EntracteError):
     """The server cannot answer now. The SDK has tried again before it raises this."""
 
@@ -304,6 +331,10 @@ class Aborted(EntracteError):
 
 class RunLeaseLost(Aborted):
     """The run is owned by a process that cannot be reached."""
+
+
+class ThreadBusy(Aborted):
+    """Another run has the thread, or others wait for it. Metadata: `thread_id`, `run_id`, `state`."""
 
 
 class Unimplemented(EntracteError):

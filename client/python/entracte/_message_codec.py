@@ -34,6 +34,21 @@ def message_of(message: pb.Message) -> Message:
     )
 
 
+def text_part_of(part: pb.TextPart) -> TextPart:
+    """Reads a text."""
+    return TextPart(part.text, _value(part, "provider_metadata"))
+
+
+def image_of(part: pb.ImagePart) -> ImagePart:
+    """Reads a picture."""
+    return ImagePart(part.url, part.data, part.media_type)
+
+
+def file_of(part: pb.FilePart) -> FilePart:
+    """Reads a file."""
+    return FilePart(part.url, part.data, part.media_type, part.filename)
+
+
 def reasoning_of(part: pb.ReasoningPart) -> ReasoningPart:
     """Reads a piece of thinking."""
     return ReasoningPart(
@@ -106,11 +121,11 @@ def _set_source(target: pb.ImagePart | pb.FilePart, part: ImagePart | FilePart) 
 def _part_of(part: pb.MessagePart) -> MessagePart | None:
     match part.WhichOneof("part"):
         case "text":
-            return TextPart(part.text.text, _value(part.text, "provider_metadata"))
+            return text_part_of(part.text)
         case "image":
-            return ImagePart(part.image.url, part.image.data, part.image.media_type)
+            return image_of(part.image)
         case "file":
-            return FilePart(part.file.url, part.file.data, part.file.media_type, part.file.filename)
+            return file_of(part.file)
         case "tool_call":
             call = part.tool_call
             metadata = _value(call, "provider_metadata")

@@ -101,7 +101,10 @@ class Memory:
     """The conversation a run belongs to.
 
     `thread` is an id, or a Thread to be created with a title and metadata. `resource` is whose
-    memory it is, for example a user's id. `last_messages` of it are shown to the model (0: none).
+    memory it is, for example a user's id. `last_messages` of it are shown to the model (0: none), of about
+    `max_history_tokens` tokens at most. `on_busy_thread` says what happens while another run has the
+    thread: this one is refused (`refuse`, the default) or waits for it (`queue`), up to `queue_timeout`;
+    `on_parked_thread` while that run is parked: `refuse` (the default), `cancel` it, or `queue` behind it.
     """
 
     thread: str | Thread | Mapping[str, Any] | None = None
@@ -113,6 +116,10 @@ class Memory:
     working_memory: bool | None = None
     filter_incomplete_tool_calls: bool | None = None
     generate_title: bool | None = None
+    on_busy_thread: Literal["refuse", "queue"] | None = None
+    on_parked_thread: Literal["refuse", "cancel", "queue"] | None = None
+    queue_timeout: Seconds | None = None
+    max_history_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,12 @@ def _memory(value: Any) -> pb.MemoryOptions:
         working_memory=memory.working_memory,
         filter_incomplete_tool_calls=memory.filter_incomplete_tool_calls,
         generate_title=memory.generate_title,
+        on_busy_thread=_enum(pb.OnBusyThread, "ON_BUSY_THREAD_", memory.on_busy_thread, "on_busy_thread"),
+        on_parked_thread=_enum(
+            pb.OnParkedThread, "ON_PARKED_THREAD_", memory.on_parked_thread, "on_parked_thread"
+        ),
+        queue_timeout=None if memory.queue_timeout is None else to_duration(memory.queue_timeout),
+        max_history_tokens=memory.max_history_tokens,
     )
 
 

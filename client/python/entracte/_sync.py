@@ -17,6 +17,7 @@ from entracte._results import Decision, GenerateResult
 from entracte._runs import RunsClient
 from entracte._stream import RunStream
 from entracte._sync_bridge import Face, LoopThread, blocking, iterating
+from entracte._threads import ThreadsClient
 
 P = ParamSpec("P")
 
@@ -148,6 +149,21 @@ class SyncInboxClient(Face):
     decisions_page = blocking(InboxClient.decisions_page)
 
 
+class SyncThreadsClient(Face):
+    """The conversations of a server, for blocking code; see `ThreadsClient`."""
+
+    _inner: ThreadsClient
+
+    create = blocking(ThreadsClient.create)
+    get = blocking(ThreadsClient.get)
+    list = iterating(ThreadsClient.list)
+    list_page = blocking(ThreadsClient.list_page)
+    update = blocking(ThreadsClient.update)
+    delete = blocking(ThreadsClient.delete)
+    messages = iterating(ThreadsClient.messages)
+    messages_page = blocking(ThreadsClient.messages_page)
+
+
 class SyncClient:
     """A connection to an Entracte server, for blocking code; see `Client`.
 
@@ -167,6 +183,8 @@ class SyncClient:
         """Looking at runs, following them, ending them."""
         self.inbox = SyncInboxClient(self._loop, self._client.inbox)
         """What waits for people, and what people decided."""
+        self.threads = SyncThreadsClient(self._loop, self._client.threads)
+        """Conversations: making, reading, changing and deleting them."""
 
     def agent(self, agent_id: str) -> SyncAgentClient:
         """An agent by its id. Whether it exists shows when a run is started: AgentNotFound."""

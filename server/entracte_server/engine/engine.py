@@ -49,6 +49,7 @@ from entracte_server.store.base import (
     ThreadNotYours,
 )
 from entracte_server.store.signals import FREE_RUNS, command_topic
+from entracte_server.store.threads import DeletedThread, DeleteThread
 from entracte_server.telemetry.base import NOTHING, Segment, Telemetry
 
 _log = structlog.get_logger(__name__)
@@ -316,7 +317,7 @@ class Engine:
             try:
                 created = await self.store.create_run(CreateRun(run, spec, row, request.request, claim))
             except (ThreadBusy, ThreadNotYours) as error:
-                raise refusal_of_claim(error, run.thread_id, self.settings.thread_queue) from None
+                raise refusal_of_claim(error, run.thread_id, claim) from None
             if created.made is None and not created.queued:
                 self._execute(agent, models, Snapshot(run, spec), announced=new.announced, segment=segment)
         if created.replaced:
@@ -441,6 +442,17 @@ class Engine:
         self.hub.look_again((tenant, run_id))
         self.hub.inbox.changed(tenant, None)
         return made is not None
+
+    async def delete_thread(self, op: DeleteThread) -> DeletedThread:
+        """Delete a thread. Runs that had it, or waited for it, end soon. Raises what the store raises, and
+        `Refusal` SERVER_DRAINING, STORE_UNAVAILABLE."""
+        return await self._protected(self._delete_thread(op, self.owner))
+
+    async def _delete_thread(self, op: DeleteThread, owner: str) -> DeletedThread:
+        deleted = await self.store.delete_thread(op)
+        for run_id in deleted.cancelled:  # as was written down already; here they are told
+            self.cancel_soon(Cancel(op.tenant, run_id, op.reason, owner, op.now))
+        return deleted
 
     # ---- decisions and cancellation ----
 

@@ -105,7 +105,7 @@ class Upkeep:
         self._expiring = Duty(engine, f"expiry {same_app(engine.app)}")
         self._trimming = Duty(engine, "retention")
         self._counting = Duty(engine, "backlog")
-        self._queueing = Duty(engine, "queues")
+        self._threads = Duty(engine, "threads")
         self._count_again = 0.0
         self._later: dict[str, float] = {}
         self._trim_again = 0.0
@@ -116,20 +116,10 @@ class Upkeep:
             await self._expire()
         except StoreError as error:
             _log.warning("expiry_failed", error=str(error))
-        await self._end_overdue()
+        await self._look_after_threads()
         await self._trim()
         if self._engine.telemetry.reads_backlog:
             await self._count()
-
-    async def _end_overdue(self) -> None:
-        """End the runs that have waited for their threads for too long."""
-        if not await self._queueing.mine():
-            return
-        engine, now = self._engine, now_ms()
-        for row in await engine.store.overdue(now, limit=MAX_EXPIRED):
-            op = Cancel(row.tenant, row.run_id, QUEUED_TOO_LONG, engine.owner, now)
-            with contextlib.suppress(NotFound):
-                await engine.cancel(op)
 
     async def _count(self) -> None:
         engine, loop = self._engine, asyncio.get_running_loop()
@@ -178,6 +168,24 @@ class Upkeep:
         if len(self._later) >= MAX_LATER:
             self._later.clear()
         self._later[row.pending_call_id] = asyncio.get_running_loop().time() + LATER_SECONDS
+
+    # ---- threads ----
+
+    async def _look_after_threads(self) -> None:
+        """End the runs that have waited for their threads for too long, and delete what deleted threads
+        left behind."""
+        engine = self._engine
+        if engine.draining or not await self._threads.mine():
+            return
+        now = now_ms()
+        for row in await engine.store.overdue(now, limit=MAX_EXPIRED):
+            op = Cancel(row.tenant, row.run_id, QUEUED_TOO_LONG, engine.owner, now)
+            with contextlib.suppress(NotFound):
+                await engine.cancel(op)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + TRIM_SECONDS
+        while await engine.store.sweep_threads(limit=TRIM_BATCH) and loop.time() < end:
+            pass
 
     # ---- retention ----
 

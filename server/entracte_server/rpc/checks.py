@@ -18,8 +18,20 @@ from entracte_server.store.base import RequestKey
 
 _RUN_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 MAX_ID = 256
+MAX_THREAD_ID = 128
+MAX_TITLE = 1000
+"""Characters."""
+
+MAX_METADATA = 64 * 1024
+"""Bytes of what is kept beside a thread."""
+
 DEFAULT_PAGE = 50
 MAX_PAGE = 1000
+
+
+def unsupported(field: str) -> Refusal:
+    """The refusal of an option this server does not know how to honour."""
+    return Refusal("OPTION_UNSUPPORTED", f"{field} is not supported by this server.", field=field)
 
 
 def identifier(field: str, value: str, *, required: bool = True) -> str:
@@ -39,6 +51,20 @@ def run_id(field: str, value: str) -> str:
     """The id of a new run; may be empty."""
     if value and not _RUN_ID.fullmatch(value):
         raise invalid(field, "use 1 to 128 characters of letters, digits, '-', '_', '.', ':'")
+    return value
+
+
+def thread_id(field: str, value: str, *, required: bool = True) -> str:
+    """The id of a thread that may have to be made."""
+    if len(value) > MAX_THREAD_ID:
+        raise invalid(field, f"is longer than {MAX_THREAD_ID} characters")
+    return identifier(field, value, required=required)
+
+
+def title(field: str, value: str) -> str:
+    """The title of a thread; may be empty."""
+    if len(value) > MAX_TITLE:
+        raise invalid(field, f"is longer than {MAX_TITLE} characters")
     return value
 
 
@@ -65,6 +91,12 @@ def json_object(
     if not isinstance(value, dict):
         raise invalid(f"{field}.text", "must be a JSON object", reason)
     return raw, value
+
+
+def metadata(field: str, message: json_pb2.Json) -> str:
+    """What is kept beside a thread: an object."""
+    text(f"{field}.text", message.text, MAX_METADATA)
+    return json_object(field, message)[0]
 
 
 def any_schema(field: str, message: json_pb2.Json) -> tuple[str, dict[str, Any]]:

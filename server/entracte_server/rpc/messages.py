@@ -142,7 +142,7 @@ def to_messages(messages: Iterable[d.Message]) -> list[message_pb2.Message]:
     return [
         message_pb2.Message(
             role=_ROLE_NUMBERS[message.role],
-            parts=[_to_part(part) for part in message.parts],
+            parts=[to_part(part) for part in message.parts],
             metadata=values.json(message.metadata),
             id=message.id,
         )
@@ -150,7 +150,8 @@ def to_messages(messages: Iterable[d.Message]) -> list[message_pb2.Message]:
     ]
 
 
-def _to_part(part: d.AnyPart) -> message_pb2.MessagePart:
+def to_part(part: d.AnyPart) -> message_pb2.MessagePart:
+    """A piece of a message for a response."""
     match part:
         case d.TextPart(text, provider_metadata):
             said = message_pb2.TextPart(text=text, provider_metadata=values.json(provider_metadata))

@@ -10,7 +10,7 @@ from entracte.v1 import options_pb2, pending_call_pb2
 from entracte_server.agents.agent import Agent, App
 from entracte_server.agents.expiry import MAX_SECONDS
 from entracte_server.agents.tools import NAME, Tool
-from entracte_server.domain.errors import Refusal, invalid
+from entracte_server.domain.errors import invalid
 from entracte_server.domain.expiry import ExpiryAction, RunExpiry
 from entracte_server.domain.options import (
     ClientTool,
@@ -22,6 +22,7 @@ from entracte_server.domain.options import (
 from entracte_server.rpc import checks
 from entracte_server.rpc.approval_options import approval_from
 from entracte_server.rpc.call import current
+from entracte_server.rpc.memory_options import memory_from, save_per_step
 from entracte_server.rpc.messages import messages_from, system_from
 from entracte_server.rpc.processor_options import max_retries, processor_refs
 from entracte_server.rpc.scorer_options import scorers_from
@@ -66,6 +67,8 @@ SUPPORTED = frozenset(
         "output_processors",
         "max_processor_retries",
         "auto_resume_suspended_tools",
+        "memory",
+        "save_per_step",
     }
 )
 """The options this version acts on; any other that is set is refused."""
@@ -93,16 +96,11 @@ _ACTIONS: dict[int, ExpiryAction] = {
 }
 
 
-def unsupported(field: str) -> Refusal:
-    """The refusal of an option this server does not know how to honour."""
-    return Refusal("OPTION_UNSUPPORTED", f"{field} is not supported by this server.", field=field)
-
-
 def check_supported(options: options_pb2.GenerateOptions) -> None:
     """Raises `Refusal` when an option is set that this server does not know how to honour."""
     for descriptor, _ in options.ListFields():
         if descriptor.name not in SUPPORTED:
-            raise unsupported(f"options.{descriptor.name}")
+            raise checks.unsupported(f"options.{descriptor.name}")
     _refuse_unknown("options", options)
 
 
@@ -159,13 +157,15 @@ def options_from(
         input_processors=processor_refs(app, options, "input_processors"),
         output_processors=processor_refs(app, options, "output_processors"),
         max_processor_retries=max_retries(options),
+        memory=memory_from(options),
+        save_per_step=save_per_step(options),
     )
 
 
 def _refuse_unknown(path: str, message: Message) -> None:
     """A field that a newer contract has is an option all the same: it is not ignored."""
     for unknown in UnknownFieldSet(message):  # type: ignore[attr-defined]
-        raise unsupported(f"{path}.{unknown.field_number}")
+        raise checks.unsupported(f"{path}.{unknown.field_number}")
     for descriptor, value in message.ListFields():
         kind = descriptor.message_type
         if kind is not None and kind.GetOptions().map_entry:

@@ -7,6 +7,7 @@ from entracte_server.app.cli.new import new
 from entracte_server.app.cli.runs import runs
 from entracte_server.app.cli.serve import migrate, serve
 from entracte_server.app.cli.talking import chat, generate
+from entracte_server.app.cli.threads import threads
 from entracte_server.app.cli.version import version
 
 
@@ -22,4 +23,5 @@ main.add_command(chat)
 main.add_command(generate)
 main.add_command(runs)
 main.add_command(inbox)
+main.add_command(threads)
 main.add_command(version)

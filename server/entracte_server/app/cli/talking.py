@@ -33,8 +33,10 @@ def _options(
     max_steps: int | None, thread: str | None, resource: str | None, approve_tools: tuple[str, ...]
 ) -> "GenerateOptions":
     options: GenerateOptions = {"max_steps": max_steps}
-    if thread or resource:
-        options["memory"] = {"thread": thread, "resource": resource or ""}
+    if bool(thread) != bool(resource):
+        raise click.UsageError("--thread and --resource go together: whose conversation is it?")
+    if thread and resource:
+        options["memory"] = {"thread": thread, "resource": resource}
     if approve_tools:
         options["require_tool_approval"] = list(approve_tools)
     return options
