@@ -568,6 +568,6 @@ def test_a_run_is_not_started_by_a_wrong_request(client: Client, make: Any) -> N
     assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "RUN_ALREADY_EXISTS")
     assert refusal.metadata == {"run_id": taken}
 
-    refusal = client.refuse(method, make(auto_resume_suspended_tools=True))
+    refusal = client.refuse(method, make(versions={"talk": options_pb2.VersionSelector()}))
     assert (refusal.code, refusal.reason) == ("UNIMPLEMENTED", "OPTION_UNSUPPORTED")
-    assert "auto_resume_suspended_tools" in refusal.metadata["field"]
+    assert "versions" in refusal.metadata["field"]

@@ -83,7 +83,7 @@ async def play(rows: Sequence[Row], store: Any) -> Seen:
             Client(server.address, timeout=30) as client,
         ):
             take(seen, await go_on(client, seen, options, leave=leave))
-            await look_back(client, seen, follow_ups="scorers" in options)
+            await look_back(client, seen, options)
     return seen
 
 
@@ -128,7 +128,7 @@ async def play_killed(rows: Sequence[Row], folder: Path, trouble: str) -> Seen:
                 await asyncio.wait([going_on])
             else:
                 take(seen, await going_on)
-                await look_back(client, seen, follow_ups="scorers" in options)
+                await look_back(client, seen, options)
         number += 1
     return seen
 
@@ -153,13 +153,15 @@ def take(seen: Seen, result: GenerateResult) -> None:
     seen.pending |= {call.tool_call_id: call for call in result.pending_calls}
 
 
-async def look_back(client: Client, seen: Seen, *, follow_ups: bool) -> None:
+async def look_back(client: Client, seen: Seen, options: dict[str, Any]) -> None:
     """What is there of a run that has ended, if it has."""
     if seen.result.finish_reason == "suspended":
         return
     run_id = seen.result.run_id
     seen.chunks = [chunk async for chunk in client.runs.watch(run_id)]
-    if follow_ups:
+    if "memory" in options:
+        seen.said = [message async for message in client.threads.messages(options["memory"].thread)]
+    if "scorers" in options:
         seen.follow_ups = await client.runs.follow_ups(run_id, timeout=20)
     assert (await client.runs.get(run_id)).result == seen.result
 

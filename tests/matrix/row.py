@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from entracte import Chunk, FollowUp, GenerateResult, PendingCall
+from entracte import Chunk, FollowUp, GenerateResult, PendingCall, ThreadMessage
 from entracte_server.models.base import ModelRequest
 from tests.matrix.course import Course, World
 
@@ -28,6 +28,7 @@ class Seen:
     chunks: Sequence[Chunk] = ()
     follow_ups: Sequence[FollowUp] = ()
     spans: Sequence[Any] = ()
+    said: Sequence[ThreadMessage] = ()
 
     @property
     def result(self) -> GenerateResult:

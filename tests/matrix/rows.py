@@ -1,10 +1,16 @@
 """All rows, and which of them cannot be set together, and why."""
 
-from tests.matrix import loop_rows, processor_rows, prompt_rows, tool_rows
+from tests.matrix import loop_rows, memory_rows, processor_rows, prompt_rows, tool_rows
 from tests.matrix.course import Course
 from tests.matrix.row import Row
 
-ROWS: list[Row] = [*prompt_rows.ROWS, *tool_rows.ROWS, *loop_rows.ROWS, *processor_rows.ROWS]
+ROWS: list[Row] = [
+    *prompt_rows.ROWS,
+    *tool_rows.ROWS,
+    *loop_rows.ROWS,
+    *processor_rows.ROWS,
+    *memory_rows.ROWS,
+]
 BY_NAME = {row.name: row for row in ROWS}
 
 EXCLUDED = {

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import entracte_server
-from entracte import Client, PendingCallExpiry
+from entracte import Client, Memory, PendingCallExpiry, Thread
 from entracte._options_codec import to_options
 from entracte_server import Agent, App, Score, ScorerInput, Tool
 from entracte_server.app.cli import main
@@ -143,6 +143,17 @@ async def test_the_scorers_in_the_docs() -> None:
 
     block = compile(reading, "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     await eval(block, {"client": SimpleNamespace(runs=SimpleNamespace(get=get)), "run_id": "r"})
+
+
+async def test_the_threads_in_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
+    [code] = snippets("docs/threads.md")
+    async with serve(support.app) as server, Client(server.address) as client:
+        await client.agent("support").generate("Hello", memory=Memory(Thread("t1", "Hats"), "ada"))
+        await run(code)["tidy"](client, "ada")
+        assert [thread.thread_id async for thread in client.threads.list()] == ["t1"]
+    listed, said = capsys.readouterr().out.splitlines()[:2]
+    assert listed.startswith("t1 Hats ")
+    assert said.startswith("assistant support ")
 
 
 async def test_the_options_in_the_page_on_observability() -> None:

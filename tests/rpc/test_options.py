@@ -403,11 +403,6 @@ WRONG: list[tuple[str, o.GenerateOptions, str]] = [
     ("unknown on busy", remembering(on_busy_thread=77), "memory.on_busy_thread"),
     ("unknown on parked", remembering(on_parked_thread=77), "memory.on_parked_thread"),
     (
-        "behind the parked, not behind others",
-        remembering(on_parked_thread=o.ON_PARKED_THREAD_QUEUE),
-        "memory.on_parked_thread",
-    ),
-    (
         "reads and waits",
         remembering(read_only=True, on_busy_thread=o.ON_BUSY_THREAD_QUEUE),
         "memory.on_busy_thread",
@@ -423,6 +418,11 @@ WRONG: list[tuple[str, o.GenerateOptions, str]] = [
         "memory.queue_timeout",
     ),
     ("reads and saves", remembering(read_only=True, save_messages=True), "memory.save_messages"),
+    (
+        "answers without a thread",
+        o.GenerateOptions(auto_resume_suspended_tools=True),
+        "auto_resume_suspended_tools",
+    ),
     ("saves without a thread", o.GenerateOptions(save_per_step=True), "save_per_step"),
 ]
 
@@ -507,6 +507,7 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
             max_history_tokens=1,
         ),
         save_per_step=True,
+        auto_resume_suspended_tools=True,
     )
     # `output` does not go together with `structured_output`.
     assert {field.name for field, _ in options.ListFields()} == SUPPORTED - {"output"}

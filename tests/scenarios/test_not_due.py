@@ -50,6 +50,7 @@ DUE = frozenset(
         "hooks",
         "is_task_complete",
         "memory",
+        "auto_resume_suspended_tools",
         "save_per_step",
     }
 )

@@ -95,8 +95,6 @@ def _waiting(
         raise invalid(f"{_FIELD}.on_busy_thread", "is not a value this server knows")
     if on_parked is None:
         raise invalid(f"{_FIELD}.on_parked_thread", "is not a value this server knows")
-    if on_parked == "queue" and on_busy != "queue":
-        raise invalid(f"{_FIELD}.on_parked_thread", "ON_PARKED_THREAD_QUEUE goes with ON_BUSY_THREAD_QUEUE")
     return on_busy, on_parked
 
 

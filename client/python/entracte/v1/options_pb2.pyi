@@ -60,7 +60,7 @@ class _OnParkedThreadEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnPark
     ON_PARKED_THREAD_CANCEL: _OnParkedThread.ValueType  # 2
     """The parked run is cancelled, and the new one goes on from there."""
     ON_PARKED_THREAD_QUEUE: _OnParkedThread.ValueType  # 3
-    """The new run waits until the parked one has ended, with `ON_BUSY_THREAD_QUEUE`."""
+    """The new run waits until the parked one has ended."""
 
 class OnParkedThread(_OnParkedThread, metaclass=_OnParkedThreadEnumTypeWrapper):
     """What happens to a new run while a parked one has its thread."""
@@ -72,7 +72,7 @@ ON_PARKED_THREAD_REFUSE: OnParkedThread.ValueType  # 1
 ON_PARKED_THREAD_CANCEL: OnParkedThread.ValueType  # 2
 """The parked run is cancelled, and the new one goes on from there."""
 ON_PARKED_THREAD_QUEUE: OnParkedThread.ValueType  # 3
-"""The new run waits until the parked one has ended, with `ON_BUSY_THREAD_QUEUE`."""
+"""The new run waits until the parked one has ended."""
 Global___OnParkedThread: _TypeAlias = OnParkedThread  # noqa: Y015
 
 @_typing.final
@@ -180,7 +180,7 @@ class GenerateOptions(_message.Message):
     max_processor_retries: _builtins.int
     """How often processors may send a step back for another try."""
     save_per_step: _builtins.bool
-    """Whether messages are saved to the thread after each step rather than at the end."""
+    """Whether messages are saved to the thread after each step rather than at the end. Goes with `memory`."""
     include_raw_chunks: _builtins.bool
     """Whether the provider's own events are streamed as `raw` chunks. Default false."""
     return_scorer_data: _builtins.bool
@@ -917,13 +917,13 @@ class MemoryOptions(_message.Message):
     QUEUE_TIMEOUT_FIELD_NUMBER: _builtins.int
     MAX_HISTORY_TOKENS_FIELD_NUMBER: _builtins.int
     resource: _builtins.str
-    """Whose memory it is, for example a user's id."""
+    """Whose memory it is, for example a user's id. Required."""
     last_messages: _builtins.int
-    """How many earlier messages are shown to the model. Absent: the agent's setting; 0: none."""
+    """How many earlier messages are shown to the model, up to 10,000. Absent: the agent's setting; 0: none."""
     save_messages: _builtins.bool
-    """Whether new messages are saved. Default true."""
+    """Whether new messages are saved. Default true; not with `read_only`."""
     read_only: _builtins.bool
-    """Whether nothing at all is written, the thread included."""
+    """Whether nothing at all is written, the thread included. Such a run does not wait for its thread."""
     working_memory: _builtins.bool
     """Whether the model has a working memory."""
     filter_incomplete_tool_calls: _builtins.bool
@@ -948,7 +948,7 @@ class MemoryOptions(_message.Message):
 
     @_builtins.property
     def queue_timeout(self) -> _duration_pb2.Duration:
-        """How long the run may wait for the thread; then it fails. Default: the server's setting."""
+        """How long the run may wait for the thread, up to 366 days; then it fails. Default: the server's setting."""
 
     def __init__(
         self,
@@ -1016,12 +1016,12 @@ class ThreadRef(_message.Message):
     TITLE_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """The id."""
+    """The id, up to 128 characters. Required."""
     title: _builtins.str
-    """The title of a thread that is created."""
+    """The title of a thread that is created, up to 1,000 characters."""
     @_builtins.property
     def metadata(self) -> _json_pb2.Json:
-        """Metadata of a thread that is created, an object."""
+        """Metadata of a thread that is created, an object. Up to 64 KiB."""
 
     def __init__(
         self,

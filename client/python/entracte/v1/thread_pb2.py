@@ -28,7 +28,7 @@ from entracte.v1 import run_pb2 as entracte_dot_v1_dot_run__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x65ntracte/v1/thread.proto\x12\x0b\x65ntracte.v1\x1a\x16\x65ntracte/v1/json.proto\x1a\x19\x65ntracte/v1/message.proto\x1a\x15\x65ntracte/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xba\x02\n\x06Thread\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x13\n\x0bresource_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12#\n\x08metadata\x18\x04 \x01(\x0b\x32\x11.entracte.v1.Json\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rmessage_count\x18\x07 \x01(\x04\x12\x15\n\ractive_run_id\x18\x08 \x01(\t\x12/\n\x10\x61\x63tive_run_state\x18\t \x01(\x0e\x32\x15.entracte.v1.RunState\x12\x13\n\x0bqueued_runs\x18\n \x01(\r\"\x8b\x02\n\rThreadMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x04\x12\x1f\n\x04role\x18\x03 \x01(\x0e\x32\x11.entracte.v1.Role\x12&\n\x05parts\x18\x04 \x03(\x0b\x32\x17.entracte.v1.ThreadPart\x12\x0e\n\x06\x61uthor\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06run_id\x18\x07 \x01(\t\x12\x0c\n\x04step\x18\x08 \x01(\r\x12#\n\x08metadata\x18\t \x01(\x0b\x32\x11.entracte.v1.Json\x12\x0f\n\x07\x61\x62orted\x18\n \x01(\x08\"\xef\x02\n\nThreadPart\x12%\n\x04text\x18\x01 \x01(\x0b\x32\x15.entracte.v1.TextPartH\x00\x12/\n\treasoning\x18\x02 \x01(\x0b\x32\x1a.entracte.v1.ReasoningPartH\x00\x12\x36\n\x0ftool_invocation\x18\x03 \x01(\x0b\x32\x1b.entracte.v1.ToolInvocationH\x00\x12\'\n\x05image\x18\x04 \x01(\x0b\x32\x16.entracte.v1.ImagePartH\x00\x12%\n\x04\x66ile\x18\x05 \x01(\x0b\x32\x15.entracte.v1.FilePartH\x00\x12)\n\x06source\x18\x06 \x01(\x0b\x32\x17.entracte.v1.SourcePartH\x00\x12\'\n\x05\x65rror\x18\x07 \x01(\x0b\x32\x16.entracte.v1.ErrorPartH\x00\x12%\n\x04\x64\x61ta\x18\x08 \x01(\x0b\x32\x15.entracte.v1.DataPartH\x00\x42\x06\n\x04part\"\xbd\x01\n\x0eToolInvocation\x12\x14\n\x0ctool_call_id\x18\x01 \x01(\t\x12\x11\n\ttool_name\x18\x02 \x01(\t\x12\x1f\n\x04\x61rgs\x18\x03 \x01(\x0b\x32\x11.entracte.v1.Json\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .entracte.v1.ToolInvocationState\x12!\n\x06result\x18\x05 \x01(\x0b\x32\x11.entracte.v1.Json\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"4\n\nSourcePart\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\"*\n\tErrorPart\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"9\n\x08\x44\x61taPart\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1f\n\x04\x64\x61ta\x18\x02 \x01(\x0b\x32\x11.entracte.v1.Json*\xe9\x01\n\x13ToolInvocationState\x12%\n!TOOL_INVOCATION_STATE_UNSPECIFIED\x10\x00\x12!\n\x1dTOOL_INVOCATION_STATE_PENDING\x10\x01\x12 \n\x1cTOOL_INVOCATION_STATE_RESULT\x10\x02\x12\x1f\n\x1bTOOL_INVOCATION_STATE_ERROR\x10\x03\x12 \n\x1cTOOL_INVOCATION_STATE_DENIED\x10\x04\x12#\n\x1fTOOL_INVOCATION_STATE_CANCELLED\x10\x05\x42;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x65ntracte/v1/thread.proto\x12\x0b\x65ntracte.v1\x1a\x16\x65ntracte/v1/json.proto\x1a\x19\x65ntracte/v1/message.proto\x1a\x15\x65ntracte/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xba\x02\n\x06Thread\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x13\n\x0bresource_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12#\n\x08metadata\x18\x04 \x01(\x0b\x32\x11.entracte.v1.Json\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rmessage_count\x18\x07 \x01(\x04\x12\x15\n\ractive_run_id\x18\x08 \x01(\t\x12/\n\x10\x61\x63tive_run_state\x18\t \x01(\x0e\x32\x15.entracte.v1.RunState\x12\x13\n\x0bqueued_runs\x18\n \x01(\r\"\xa2\x02\n\rThreadMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x04\x12\x1f\n\x04role\x18\x03 \x01(\x0e\x32\x11.entracte.v1.Role\x12&\n\x05parts\x18\x04 \x03(\x0b\x32\x17.entracte.v1.ThreadPart\x12\x0e\n\x06\x61uthor\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06run_id\x18\x07 \x01(\t\x12\x0c\n\x04step\x18\x08 \x01(\r\x12#\n\x08metadata\x18\t \x01(\x0b\x32\x11.entracte.v1.Json\x12\x0f\n\x07\x61\x62orted\x18\n \x01(\x08\x12\x15\n\romitted_parts\x18\x0b \x01(\r\"\xef\x02\n\nThreadPart\x12%\n\x04text\x18\x01 \x01(\x0b\x32\x15.entracte.v1.TextPartH\x00\x12/\n\treasoning\x18\x02 \x01(\x0b\x32\x1a.entracte.v1.ReasoningPartH\x00\x12\x36\n\x0ftool_invocation\x18\x03 \x01(\x0b\x32\x1b.entracte.v1.ToolInvocationH\x00\x12\'\n\x05image\x18\x04 \x01(\x0b\x32\x16.entracte.v1.ImagePartH\x00\x12%\n\x04\x66ile\x18\x05 \x01(\x0b\x32\x15.entracte.v1.FilePartH\x00\x12)\n\x06source\x18\x06 \x01(\x0b\x32\x17.entracte.v1.SourcePartH\x00\x12\'\n\x05\x65rror\x18\x07 \x01(\x0b\x32\x16.entracte.v1.ErrorPartH\x00\x12%\n\x04\x64\x61ta\x18\x08 \x01(\x0b\x32\x15.entracte.v1.DataPartH\x00\x42\x06\n\x04part\"\xbd\x01\n\x0eToolInvocation\x12\x14\n\x0ctool_call_id\x18\x01 \x01(\t\x12\x11\n\ttool_name\x18\x02 \x01(\t\x12\x1f\n\x04\x61rgs\x18\x03 \x01(\x0b\x32\x11.entracte.v1.Json\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .entracte.v1.ToolInvocationState\x12!\n\x06result\x18\x05 \x01(\x0b\x32\x11.entracte.v1.Json\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"4\n\nSourcePart\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\"*\n\tErrorPart\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"9\n\x08\x44\x61taPart\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1f\n\x04\x64\x61ta\x18\x02 \x01(\x0b\x32\x11.entracte.v1.Json*\xe9\x01\n\x13ToolInvocationState\x12%\n!TOOL_INVOCATION_STATE_UNSPECIFIED\x10\x00\x12!\n\x1dTOOL_INVOCATION_STATE_PENDING\x10\x01\x12 \n\x1cTOOL_INVOCATION_STATE_RESULT\x10\x02\x12\x1f\n\x1bTOOL_INVOCATION_STATE_ERROR\x10\x03\x12 \n\x1cTOOL_INVOCATION_STATE_DENIED\x10\x04\x12#\n\x1fTOOL_INVOCATION_STATE_CANCELLED\x10\x05\x42;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,20 +36,20 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'entracte.v1.thread_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\017dev.entracte.v1P\001Z&entracte.dev/go/entracte/v1;entractev1'
-  _globals['_TOOLINVOCATIONSTATE']._serialized_start=1455
-  _globals['_TOOLINVOCATIONSTATE']._serialized_end=1688
+  _globals['_TOOLINVOCATIONSTATE']._serialized_start=1478
+  _globals['_TOOLINVOCATIONSTATE']._serialized_end=1711
   _globals['_THREAD']._serialized_start=149
   _globals['_THREAD']._serialized_end=463
   _globals['_THREADMESSAGE']._serialized_start=466
-  _globals['_THREADMESSAGE']._serialized_end=733
-  _globals['_THREADPART']._serialized_start=736
-  _globals['_THREADPART']._serialized_end=1103
-  _globals['_TOOLINVOCATION']._serialized_start=1106
-  _globals['_TOOLINVOCATION']._serialized_end=1295
-  _globals['_SOURCEPART']._serialized_start=1297
-  _globals['_SOURCEPART']._serialized_end=1349
-  _globals['_ERRORPART']._serialized_start=1351
-  _globals['_ERRORPART']._serialized_end=1393
-  _globals['_DATAPART']._serialized_start=1395
-  _globals['_DATAPART']._serialized_end=1452
+  _globals['_THREADMESSAGE']._serialized_end=756
+  _globals['_THREADPART']._serialized_start=759
+  _globals['_THREADPART']._serialized_end=1126
+  _globals['_TOOLINVOCATION']._serialized_start=1129
+  _globals['_TOOLINVOCATION']._serialized_end=1318
+  _globals['_SOURCEPART']._serialized_start=1320
+  _globals['_SOURCEPART']._serialized_end=1372
+  _globals['_ERRORPART']._serialized_start=1374
+  _globals['_ERRORPART']._serialized_end=1416
+  _globals['_DATAPART']._serialized_start=1418
+  _globals['_DATAPART']._serialized_end=1475
 # @@protoc_insertion_point(module_scope)

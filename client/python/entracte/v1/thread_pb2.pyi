@@ -139,6 +139,7 @@ class ThreadMessage(_message.Message):
     STEP_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     ABORTED_FIELD_NUMBER: _builtins.int
+    OMITTED_PARTS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Identifies the message within its thread."""
     position: _builtins.int
@@ -155,6 +156,10 @@ class ThreadMessage(_message.Message):
     """The step of that run, from 1; 0 for what was said to the agent."""
     aborted: _builtins.bool
     """Whether the answer was cut off. It is shown to people; models are not given it as an answer."""
+    omitted_parts: _builtins.int
+    """How many of its parts are left out, the largest first, because it is larger than a response may be.
+    `WatchRun` of `run_id` has what was answered.
+    """
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ThreadPart]:
         """What is said, in order."""
@@ -180,10 +185,11 @@ class ThreadMessage(_message.Message):
         step: _builtins.int = ...,
         metadata: _json_pb2.Json | None = ...,
         aborted: _builtins.bool = ...,
+        omitted_parts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "metadata", b"metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "author", b"author", "create_time", b"create_time", "id", b"id", "metadata", b"metadata", "parts", b"parts", "position", b"position", "role", b"role", "run_id", b"run_id", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "author", b"author", "create_time", b"create_time", "id", b"id", "metadata", b"metadata", "omitted_parts", b"omitted_parts", "parts", b"parts", "position", b"position", "role", b"role", "run_id", b"run_id", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -342,7 +348,7 @@ class ErrorPart(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """What kind of failure it was, as in `RunError.code`."""
+    """What kind of failure it was, as in `RunError.kind`."""
     message: _builtins.str
     """What happened."""
     def __init__(

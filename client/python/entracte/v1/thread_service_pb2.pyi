@@ -35,7 +35,7 @@ class CreateThreadRequest(_message.Message):
     thread_id: _builtins.str
     """The id; made by the server where empty. Unique within the tenant, up to 128 characters."""
     resource_id: _builtins.str
-    """Whose memory it belongs to, for example a user's id. Required."""
+    """Whose memory it belongs to, for example a user's id. Required; up to 256 characters."""
     title: _builtins.str
     """A title. Up to 1,000 characters."""
     request_id: _builtins.str
@@ -145,7 +145,9 @@ class ListThreadsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     RESOURCE_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """The most threads to return, 1 to 1000; larger is taken as 1000. Default 50."""
+    """The most threads to return, 1 to 1000; larger is taken as 1000. Default 50. A page has fewer where
+    threads have much metadata.
+    """
     page_token: _builtins.str
     """`next_page_token` of the page before, with the same filters."""
     resource_id: _builtins.str
@@ -206,7 +208,7 @@ class UpdateThreadRequest(_message.Message):
     thread_id: _builtins.str
     """The thread. Required."""
     title: _builtins.str
-    """The new title; absent: as it is. Empty takes it away."""
+    """The new title; absent: as it is. Empty takes it away. One of `title` and `metadata` is required."""
     request_id: _builtins.str
     """Makes the request safe to repeat; up to 128 characters."""
     @_builtins.property
@@ -303,7 +305,7 @@ class DeleteThreadResponse(_message.Message):
     """Whether an earlier request with this `request_id` had deleted it."""
     @_builtins.property
     def cancelled_run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The runs that were asked to cancel. Their rows go when they have ended."""
+        """The runs that were asked to cancel; none where the request is replayed. They go when they have ended."""
 
     def __init__(
         self,
@@ -345,7 +347,7 @@ class ListThreadMessagesRequest(_message.Message):
     """Whether the newest come first."""
     @_builtins.property
     def roles(self) -> _containers.RepeatedScalarFieldContainer[_message_pb2.Role.ValueType]:
-        """Only messages of these roles. Empty: all."""
+        """Only messages of these roles: user, assistant, system. Empty: all."""
 
     def __init__(
         self,

@@ -104,9 +104,7 @@ def messages(
     """Show the last messages of a thread, in the order they were said."""
     import entracte
 
-    listed = client.threads.messages(
-        thread_id, newest_first=not first, page_size=min(limit, 1000), **filters
-    )
+    listed = client.threads.messages(thread_id, newest_first=not first, page_size=min(limit, 1000), **filters)
     found = list(islice(listed, limit))
     if not first:
         found.reverse()
