@@ -174,6 +174,17 @@ async def test_a_cancelled_call_has_a_result() -> None:
         assert [m.role for m in result.remembered_messages] == ["user", "assistant", "tool"]
 
 
+async def test_a_call_that_waits_is_told_where_that_is_asked_for() -> None:
+    async with talking([call("gated", 1), [{"text": "on"}], [{"text": "on"}]]) as talk:
+        await talk.agent.generate("first", memory=on())
+        left_out = await talk.agent.generate("second", memory=on(read_only=True))
+        told = await talk.agent.generate(
+            "second", memory=on(read_only=True, filter_incomplete_tool_calls=False)
+        )
+        assert [m.role for m in left_out.remembered_messages] == ["user"]
+        assert [m.role for m in told.remembered_messages] == ["user", "assistant", "tool"]
+
+
 async def test_a_failed_run_leaves_the_question_and_why() -> None:
     async with talking([[{"error": "broken"}], [{"text": "fine"}]]) as talk:
         failed = await talk.agent.generate("first", memory=on())
