@@ -17,7 +17,8 @@ MESSAGE_FORMAT = 1
 
 class ThreadRow(Data, frozen=True):
     """A conversation of `resource_id` (whose memory it is, such as a user's id). `last_position` is that of
-    its newest message, 0 where it has none. `metadata` is the JSON text of an object."""
+    its newest message, 0 where it has none. `update_time` is that of its last change or newest message,
+    whichever is later. `metadata` is the JSON text of an object."""
 
     tenant: str
     thread_id: str

@@ -198,7 +198,7 @@ class RunWrite(Data, frozen=True):
     `calls` are inserted or replaced by call id, `steps` inserted or replaced by step number,
     `processing` and `remembered` replace what was there. `messages` are added to the thread that the run
     has, or replace those with their ids, which keep their positions; where it has none, because it only
-    reads or because the thread was deleted, they are dropped.
+    reads, because its turn has not come or because the thread was deleted, they are dropped.
     `opened` pending calls are inserted; each decision of `closed` settles the pending call it names,
     unless somebody decided it before; its `sequence`, when it has none, is the run's last before this
     write. Chunks follow the run's last sequence, otherwise it is a `ValueError`.
@@ -229,7 +229,7 @@ class RunWrite(Data, frozen=True):
 class Written(Data, frozen=True):
     """`parked` is False when a `Park` was asked for and refused; the rest was written all the same.
     `freed` says that the run gave up its thread and that the next run of it is running now, without an
-    owner."""
+    owner; a write that is repeated does not say it again."""
 
     parked: bool = False
     freed: bool = False
@@ -422,7 +422,8 @@ class Store(ThreadStore, Protocol):
         self, tenant: str, run_id: str, *, force: bool, request: RequestKey | None
     ) -> Made | None:
         """Delete all of a run that has ended, or that is suspended with `force`, and the runs of its
-        sub-agents; its request ids stay, so that a repeated request is recognised. Raises
+        sub-agents; its request ids stay, so that a repeated request is recognised, and so does what was
+        said on its thread. The run that waited for its thread is running then, without an owner. Raises
         `NotFound`, `Refused` (not-finished), `RequestReused`."""
         ...
 

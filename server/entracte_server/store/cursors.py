@@ -8,7 +8,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from typing import Literal
 
-Kind = Literal["runs", "pending", "decisions"]
+Kind = Literal["runs", "pending", "decisions", "threads"]
 
 
 class Cursors:

@@ -18,6 +18,7 @@ from entracte_server.domain.runs import (
     DecisionRow,
     PendingRow,
     Processing,
+    Remembered,
     RunRow,
     RunSpec,
     StepRecord,
@@ -68,6 +69,7 @@ encode = _encoder.encode
 
 decode_spec = msgspec.msgpack.Decoder(RunSpec).decode
 decode_processing = msgspec.msgpack.Decoder(Processing).decode
+decode_remembered = msgspec.msgpack.Decoder(Remembered).decode
 decode_step = msgspec.msgpack.Decoder(StepRecord).decode
 decode_call = msgspec.msgpack.Decoder(CallRow).decode
 _decode_usage = msgspec.msgpack.Decoder(Usage).decode

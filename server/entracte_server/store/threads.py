@@ -18,10 +18,11 @@ class ThreadClaim(Data, frozen=True):
     """What a new run wants of its thread `run.thread_id`, which is to be of `run.resource_id`.
 
     A thread that does not exist is made, with `title` and `metadata`. With `reads_only` none is made, none
-    is had and none waited for. Where another run has it or waits for it, a run is refused unless it
-    may `queue`, behind fewer than `room` others, until `deadline` (milliseconds since the epoch). Where the
+    is had and none waited for. Where another run has it, a run is refused unless it may `queue`, while
+    fewer than `room` wait, until `deadline` (milliseconds since the epoch; 0: for ever). Where the
     run that has it is parked, `queue_parked` says so instead; or, with `replace`, that run is asked to
-    cancel, with the reason `replace`, in the same transaction, and this one is queued.
+    cancel, with the reason `replace`, in the same transaction, and this one is queued: behind those that
+    wait, or whatever `room` is when there are none.
     """
 
     title: str = ""
@@ -32,6 +33,12 @@ class ThreadClaim(Data, frozen=True):
     room: int = 0
     deadline: int = 0
     replace: str | None = None
+
+    def may_wait(self, *, parked: bool, waiting: int) -> bool:
+        """Whether the run may wait, beside `waiting` others, for one that has the thread."""
+        if parked and self.replace is not None:
+            return waiting == 0 or waiting < self.room
+        return (self.queue_parked if parked else self.queue) and waiting < self.room
 
 
 class CreateThread(Data, frozen=True):
@@ -110,14 +117,15 @@ class ThreadStore(Protocol):
 
     async def delete_thread(self, op: DeleteThread) -> DeletedThread:
         """From now on there is no such thread, and its id is free; what its runs still write to it is
-        dropped. What it leaves behind is deleted by `sweep_threads`. Raises `NotFound`, `Refused`
-        (not-finished, with the run that has it), `RequestReused`."""
+        dropped. What it leaves behind, its messages and the runs that named it, is deleted by
+        `sweep_threads`. Raises `NotFound`, `Refused` (not-finished, with the run that has it),
+        `RequestReused`."""
         ...
 
     async def sweep_threads(self, *, limit: int) -> int:
         """Delete some of what deleted threads left behind, in one transaction that is short however much
-        there is: of at most `limit` messages and runs that have ended, with all that belongs to these. How
-        many were touched: call it again while that is not 0."""
+        there is: of at most `limit` messages and runs that have ended, with all that belongs to these and
+        with their sub-agents' runs. How many were touched: call it again while that is not 0."""
         ...
 
     async def read_messages(
@@ -127,5 +135,6 @@ class ThreadStore(Protocol):
         ...
 
     async def overdue(self, now: int, *, limit: int) -> list[RunRow]:
-        """Queued runs of any tenant whose deadline is before `now`."""
+        """Queued runs of any tenant whose deadline is before `now`, the earliest first. Not those of a record
+        format this code does not know."""
         ...

@@ -16,7 +16,7 @@ from entracte_server.store.base import (
     Refused,
     RequestKey,
 )
-from entracte_server.store.postgres import requests
+from entracte_server.store.postgres import messages, requests, turns
 from entracte_server.store.postgres.connection import Result, Statement
 from entracte_server.store.postgres.programs import Attempt, Program
 from entracte_server.store.postgres.reads import read_snapshot, snapshot_of
@@ -114,6 +114,8 @@ def _settle(op: Decide, at: Attempt) -> Statement:
         f"principal, sequence, format, data) SELECT {tenant}, {decision_id}, s.seq, {call_id}, {pending_id}, "
         f"{principal}, s.last_sequence, s.format, {value(decision_data(decision))} FROM settled s)",
     ]
+    if op.messages:
+        parts += messages.added(op.messages, value, source="settled")
     if op.request is not None:
         recorded = requests.record(
             op.request, decision.run_id, at, value, decision_id=decision.decision_id, source="settled"
@@ -262,7 +264,10 @@ def delete_run(
 ) -> Program[Made | None]:
     """See `Store.delete_run`. The runs of its sub-agents go with it. In a transaction of its own."""
     key = (tenant, run_id)
-    *found, _, now = yield [*requests.find(request), (LOCK_RUN, key), (FIND_RUN, key)]
+    # What has ended has no thread.
+    locks = (yield from turns.lock_tree(*key)) if force else [(LOCK_RUN, key)]
+    found = yield [*requests.find(request), *locks, (FIND_RUN, key)]
+    now = found[-1]
     made = requests.made_by(request, found)
     if made is not None:
         return None if at.again else made
@@ -272,6 +277,8 @@ def delete_run(
     if not (run.state in TERMINAL or (force and run.state == "suspended")):
         raise Refused("not-finished", run=run)
     statements = delete_tree(tenant, run_id)
+    if force:
+        statements.insert(0, turns.give_up_tree(*key, at))
     if request is not None:
         value = Values()
         statements.append((requests.record(request, run_id, at, value), value.bound))

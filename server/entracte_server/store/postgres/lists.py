@@ -17,7 +17,8 @@ PAGE_BYTES = 8 * 1024 * 1024
 """How much a page holds at most, unless its one row is larger: a response must not outgrow a message,
 whatever the rows hold."""
 
-_MAX_ROW = 2**63 - 1
+MAX_ROW = 2**63 - 1
+"""No row's id is larger."""
 
 _RUN_SIZE = "coalesce(octet_length(x.error), 0) + coalesce(octet_length(x.cancel_reason), 0)"
 _RUN_ROW = f"{', '.join('x.' + name for name in RUN_COLUMNS.split(', '))}"
@@ -36,7 +37,7 @@ _DECISION_SIZE = "octet_length(x.data)"
 _WITH_RUN = " JOIN entracte.runs r ON r.tenant = x.tenant AND r.seq = x.run"
 
 
-def _page(
+def page_of(
     table: str, branches: Sequence[str], *, tenant: str, order: str, limit: str, size: str, columns: str,
     sized_join: str = "", join: str = "",
 ) -> str:  # fmt: skip
@@ -61,7 +62,7 @@ def _page(
     )
 
 
-def _more(result: Result, limit: int) -> tuple[list[tuple[object, ...]], int | None]:
+def rows_of(result: Result, limit: int) -> tuple[list[tuple[object, ...]], int | None]:
     """The page's rows, and the row id the page ended with when there are more."""
     rows = result.rows[:limit]
     more = bool(rows) and rows[0][-1] > len(rows)
@@ -75,7 +76,7 @@ def list_runs(
     before = cursors.open("runs", tenant, cursor)
     value = Values()
     own = value(tenant)
-    terms = [f"x.tenant = {own}", f"x.seq < {value(_MAX_ROW if before is None else before)}"]
+    terms = [f"x.tenant = {own}", f"x.seq < {value(MAX_ROW if before is None else before)}"]
     if where.agent_id:
         terms.append(f"x.agent_id = {value(where.agent_id)}")
     if where.thread_id:
@@ -92,7 +93,7 @@ def list_runs(
         ]
     elif where.states:
         branches = [f"{both} AND x.state = ANY({value(list(where.states))}::text[])"]
-    sql = _page(
+    sql = page_of(
         "runs",
         branches,
         tenant=own,
@@ -102,7 +103,7 @@ def list_runs(
         columns=_RUN_ROW,
     )
     (found,) = yield [(sql, value.bound)]
-    rows, more = _more(found, limit)
+    rows, more = rows_of(found, limit)
     return [run_row(row[:-1]) for row in rows], "" if more is None else cursors.seal("runs", tenant, more)
 
 
@@ -127,7 +128,7 @@ def list_pending(
             terms.append(f"x.{name} = {value(wanted)}")
     both = " AND ".join(terms)
     states = ("open", "decided") if where.include_decided else ("open",)
-    sql = _page(
+    sql = page_of(
         "pending_calls",
         [f"{both} AND x.state = '{state}'" for state in states],
         tenant=own,
@@ -139,7 +140,7 @@ def list_pending(
         join=_WITH_RUN + _PENDING_DECISION,
     )
     (found,) = yield [(sql, value.bound)]
-    rows, more = _more(found, limit)
+    rows, more = rows_of(found, limit)
     page = [
         (
             pending_row(row[:_PENDING_WIDTH]),
@@ -157,7 +158,7 @@ def list_decisions(
     before = cursors.open("decisions", tenant, cursor)
     value = Values()
     own = value(tenant)
-    terms = [f"x.seq < {value(_MAX_ROW if before is None else before)}"]
+    terms = [f"x.seq < {value(MAX_ROW if before is None else before)}"]
     if where.run_id:
         terms.append(f"x.run = {_seq(value, own, where.run_id)}")
     if where.pending_call_id:
@@ -170,7 +171,7 @@ def list_decisions(
         terms.append(f"x.tenant = {own}")
     if where.principal:
         terms.append(f"x.principal = {value(where.principal)}")
-    sql = _page(
+    sql = page_of(
         "decisions",
         [" AND ".join(terms)],
         tenant=own,
@@ -181,7 +182,7 @@ def list_decisions(
         join=_WITH_RUN,
     )
     (found,) = yield [(sql, value.bound)]
-    rows, more = _more(found, limit)
+    rows, more = rows_of(found, limit)
     return [to_decision(row[:-1]) for row in rows], (
         "" if more is None else cursors.seal("decisions", tenant, more)
     )

@@ -7,21 +7,24 @@ from entracte_server.store.base import (
     LeaseLost,
     RunExists,
     RunWrite,
+    ThreadNotYours,
     Written,
 )
-from entracte_server.store.postgres import requests
+from entracte_server.store.postgres import requests, turns
 from entracte_server.store.postgres.connection import Result, Statement
+from entracte_server.store.postgres.creation import creation
 from entracte_server.store.postgres.programs import Attempt, Program
 from entracte_server.store.postgres.progress import packed, progress
-from entracte_server.store.postgres.rows import LOCK_RUN, PENDING_WITH_RUN
-from entracte_server.store.postgres.values import Values
-from entracte_server.store.records import NEW_RUN_COLUMNS, encode, run_values
+from entracte_server.store.postgres.rows import LOCK_RUN, LOCK_RUN_WITHOUT_THREAD, PENDING_WITH_RUN
+from entracte_server.store.records import encode
 
 _CREATED = Created()
 _WRITTEN = Written()
 _PARKED = Written(parked=True)
+_FREED = Written(freed=True)
 
 _TAKEN_BY = "SELECT taken_by FROM entracte.runs WHERE tenant = $1 AND run_id = $2"
+_RESOURCE = "SELECT resource_id FROM entracte.threads WHERE tenant = $1 AND thread_id = $2 AND deleted = 0"
 
 # Most of the load: one statement that checks the fence and, by changing it, locks the run's row.
 _APPEND = (
@@ -41,44 +44,34 @@ _OPENED = (
 
 
 def create_run(op: CreateRun, at: Attempt) -> Program[Created]:
-    """See `Store.create_run`."""
+    """See `Store.create_run`. In a transaction of its own if the run is to have a thread."""
     run, chunks, request = op.run, op.chunks, op.request
     if chunks is not None and chunks.last != run.last_sequence:
         raise ValueError("a new run's last sequence is that of its first chunks")
+    if has_thread(op):
+        return (yield from turns.create_run(op, at))
     key = (run.tenant, run.run_id)
-    *found, done = yield [*requests.find(request), _create(op, at)]
+    *found, done = yield [*requests.find(request), creation(op, at)]
     made = requests.made_by(request, found)
     if done.rows:
         return _CREATED
-    # Refused: the request was made before, or the run id is taken - or this is what made the run.
-    (taken_by,) = yield [(_TAKEN_BY, key)]
+    # Refused: the request was made before, the run id is taken or the thread another resource's - or this
+    # is what made the run.
+    taken_by, resource = yield [(_TAKEN_BY, key), (_RESOURCE, (run.tenant, run.thread_id))]
     if taken_by.rows == [(at.token,)]:
         return _CREATED
     if made is not None:
         return Created(made)
+    if not taken_by.rows and resource.rows and resource.rows[0][0] != run.resource_id:
+        raise ThreadNotYours(f"thread {run.thread_id} is another resource's")
     raise RunExists(f"run {run.run_id} exists")
 
 
-def _create(op: CreateRun, at: Attempt) -> Statement:
-    run, chunks, request = op.run, op.chunks, op.request
-    value = Values()
-    columns = value.row(*run_values(run), at.token)
-    unused = "" if request is None else f"WHERE {requests.unused(request, value)} "
-    parts = [
-        f"run AS (INSERT INTO entracte.runs ({NEW_RUN_COLUMNS}, taken_by) SELECT {columns} {unused}"
-        "ON CONFLICT (tenant, run_id) DO NOTHING RETURNING seq)",
-        "spec AS (INSERT INTO entracte.run_specs (run, format, data) "
-        f"SELECT seq, {value(run.format)}, {value(encode(op.spec))} FROM run)",
-    ]
-    if chunks is not None:
-        size, data = packed(chunks.data)
-        row = value.row(chunks.first, chunks.last, size, data)
-        parts.append(
-            f"log AS (INSERT INTO entracte.chunks (run, first, last, size, data) SELECT seq, {row} FROM run)"
-        )
-    if request is not None:
-        parts.append(f"request AS ({requests.record(request, run.run_id, at, value, source='run')})")
-    return f"WITH {', '.join(parts)} SELECT seq FROM run", value.bound
+def has_thread(op: CreateRun | RunWrite) -> bool:
+    """Whether an operation is known to change which run has a thread, and gets a transaction of its own."""
+    if isinstance(op, CreateRun):
+        return op.claim is not None and not op.claim.reads_only
+    return op.end is not None and bool(op.messages)
 
 
 def write_run(op: RunWrite, at: Attempt) -> Program[Written]:
@@ -93,6 +86,10 @@ def write_run(op: RunWrite, at: Attempt) -> Program[Written]:
         (done,) = yield [_append(op, chunks, at)]
         if done.count:
             return _WRITTEN
+    elif op.end is not None:
+        ended = yield from _end(op, at)
+        if ended is not None:
+            return ended
     else:
         if op.park is not None and chunks is not None:
             _follows(op.park.chunks, chunks.last, op)
@@ -104,8 +101,32 @@ def write_run(op: RunWrite, at: Attempt) -> Program[Written]:
 
 def _only_appends(op: RunWrite) -> bool:
     return not (
-        op.steps or op.calls or op.opened or op.closed or op.processing or op.park or op.end or op.release
+        op.steps
+        or op.calls
+        or op.opened
+        or op.closed
+        or op.processing
+        or op.messages
+        or op.remembered
+        or op.park
+        or op.end
+        or op.release
     )
+
+
+def _end(op: RunWrite, at: Attempt) -> Program[Written | None]:
+    """End the run; None if that was refused. One that has a thread, or reads one, is ended in a transaction
+    of its own, in which it locks the thread before the run."""
+    key = (op.tenant, op.run_id)
+    if not has_thread(op):
+        _, done = yield [(LOCK_RUN_WITHOUT_THREAD, key), progress(op, at, without_thread=True)]
+        if done.rows:
+            return _WRITTEN
+    locks = yield from turns.lock(*key)
+    *_, done, freed = yield [*locks, progress(op, at), turns.give_up(*key, at)]
+    if not done.rows:
+        return None
+    return _FREED if freed.rows else _WRITTEN
 
 
 def _append(op: RunWrite, chunks: ChunkRow, at: Attempt) -> Statement:

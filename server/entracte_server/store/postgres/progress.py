@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from entracte_server.domain.runs import PendingRow
 from entracte_server.store.base import End, Park, RunWrite
 from entracte_server.store.packing import pack
-from entracte_server.store.postgres import follow_ups
+from entracte_server.store.postgres import follow_ups, messages
 from entracte_server.store.postgres.connection import Statement
 from entracte_server.store.postgres.programs import Attempt
 from entracte_server.store.postgres.rows import IS_OPEN
@@ -44,10 +44,11 @@ def packed(data: bytes) -> tuple[int, bytes]:
     return pack(data) if len(data) <= MAX_PACKED else (0, data)
 
 
-def progress(op: RunWrite, at: Attempt) -> Statement:
-    """The statement. It gives a row if the write was done: whether the run parked."""
+def progress(op: RunWrite, at: Attempt, *, without_thread: bool = False) -> Statement:
+    """The statement. It gives a row if the write was done: whether the run parked. `without_thread`: it is
+    not done to a run that has a thread or reads one."""
     value = Values()
-    parts = [_target(op, value), _run(op, at, value)]
+    parts = [_target(op, value, without_thread), _run(op, at, value)]
     if op.chunks is not None or op.park is not None:
         parts.append(_log(op, value))
     if op.calls:
@@ -58,11 +59,10 @@ def progress(op: RunWrite, at: Attempt) -> Statement:
         steps = list({step.step: step for step in op.steps}.values())
         numbers = [step.step for step in steps]
         parts.append(_NEW_STEPS.format(value(numbers), value([encode(step) for step in steps])))
-    if op.processing is not None:
-        parts.append(
-            f"processing AS (UPDATE entracte.run_specs s SET processing = {value(encode(op.processing))} "
-            "FROM target t WHERE s.run = t.seq)"
-        )
+    if op.processing is not None or op.remembered is not None:
+        parts.append(_spec(op, value))
+    if op.messages:
+        parts += messages.added(op.messages, value, source="target")
     if op.opened:
         parts.append(_opened(op, value))
     if op.closed:
@@ -79,7 +79,7 @@ def progress(op: RunWrite, at: Attempt) -> Statement:
     return f"WITH {', '.join(parts)} SELECT parks FROM target", value.bound
 
 
-def _target(op: RunWrite, value: Values) -> str:
+def _target(op: RunWrite, value: Values, without_thread: bool) -> str:
     """The run, if this owner may write it and the write was not done before."""
     parks = "false"
     if op.park is not None:
@@ -97,6 +97,8 @@ def _target(op: RunWrite, value: Values) -> str:
         f"r.fence = {value(op.fence)}",
         "r.owner <> ''",
     ]
+    if without_thread:
+        terms.append("(r.thread_id IS NULL) IS TRUE")
     first = op.chunks or (op.park.chunks if op.park is not None else None)
     if first is not None:
         terms.append(f"r.last_sequence = {value(first.first - 1)}")
@@ -138,6 +140,16 @@ def _run(op: RunWrite, at: Attempt, value: Values) -> str:
         f"run AS (UPDATE entracte.runs r SET {assignments} "
         "FROM target t WHERE r.tenant = t.tenant AND r.seq = t.seq)"
     )
+
+
+def _spec(op: RunWrite, value: Values) -> str:
+    """What changes beside what the run was asked to do."""
+    changes = [
+        f"{name} = {value(encode(record))}"
+        for name, record in (("processing", op.processing), ("remembered", op.remembered))
+        if record is not None
+    ]
+    return f"spec AS (UPDATE entracte.run_specs s SET {', '.join(changes)} FROM target t WHERE s.run = t.seq)"
 
 
 def _parked(park: Park, value: Values) -> dict[str, str]:

@@ -23,6 +23,7 @@ from entracte_server.store.records import (
     RUN_COLUMNS,
     decode_call,
     decode_processing,
+    decode_remembered,
     decode_spec,
     decode_step,
     pending_row,
@@ -35,7 +36,7 @@ _SEQ_IF_TAKEN = "(SELECT seq FROM entracte.runs WHERE tenant = $1 AND run_id = $
 
 def _snapshot_sql(seq: str) -> tuple[str, ...]:
     return (
-        f"SELECT data, processing FROM entracte.run_specs WHERE run = {seq}",
+        f"SELECT data, processing, remembered FROM entracte.run_specs WHERE run = {seq}",
         f"SELECT data FROM entracte.steps WHERE run = {seq} ORDER BY step",
         f"SELECT data FROM entracte.tool_calls WHERE run = {seq}",
         f"SELECT {PENDING_COLUMNS} FROM {PENDING_WITH_RUN} "
@@ -87,7 +88,7 @@ def snapshot_of(run: RunRow, spec: Result, steps: Result, calls: Result, pending
     """All of a run."""
     found = [decode_call(row[0]) for row in calls.rows]
     found.sort(key=_call_order)
-    data, processing = spec.rows[0]
+    data, processing, remembered = spec.rows[0]
     return Snapshot(
         run,
         decode_spec(data),
@@ -95,6 +96,7 @@ def snapshot_of(run: RunRow, spec: Result, steps: Result, calls: Result, pending
         tuple(found),
         tuple(pending_row(row) for row in pending.rows),
         None if processing is None else decode_processing(processing),
+        None if remembered is None else decode_remembered(remembered),
     )
 
 

@@ -20,6 +20,11 @@ FIND_RUN = f"SELECT {RUN_COLUMNS}, taken_by FROM entracte.runs WHERE tenant = $1
 LOCK_RUN = "SELECT 1 FROM entracte.runs WHERE tenant = $1 AND run_id = $2 FOR UPDATE"
 """Statements behind it see all that was committed for the run before."""
 
+LOCK_RUN_WITHOUT_THREAD = (
+    "SELECT 1 FROM entracte.runs WHERE tenant = $1 AND run_id = $2 AND (thread_id IS NULL) IS TRUE FOR UPDATE"
+)
+"""As `LOCK_RUN`; of a run with a thread it locks nothing."""
+
 PENDING_WITH_RUN = "entracte.pending_calls p JOIN entracte.runs r ON r.tenant = p.tenant AND r.seq = p.run"
 DECISION_WITH_RUN = "entracte.decisions d JOIN entracte.runs r ON r.tenant = d.tenant AND r.seq = d.run"
 

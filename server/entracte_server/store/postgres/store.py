@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from typing import TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
+from entracte_server.domain.threads import ThreadMessage, ThreadView
 from entracte_server.store.base import (
     Backlog,
     Cancel,
@@ -34,15 +36,36 @@ from entracte_server.store.base import (
 )
 from entracte_server.store.cursors import Cursors
 from entracte_server.store.interests import Interests
-from entracte_server.store.postgres import commands, follow_ups, lists, owner, processes, reads, upkeep
+from entracte_server.store.postgres import (
+    commands,
+    follow_ups,
+    lists,
+    messages,
+    owner,
+    processes,
+    reads,
+    threads,
+    turns,
+    upkeep,
+)
 from entracte_server.store.postgres.connection import Connection
 from entracte_server.store.postgres.migrate import MIGRATION_SECONDS, cursor_key, migrate
 from entracte_server.store.postgres.notify import Notifier
 from entracte_server.store.postgres.pool import Connect, Pool
+from entracte_server.store.postgres.programs import Operation
 from entracte_server.store.postgres.retrying import insist
 from entracte_server.store.postgres.transactions import execute
 from entracte_server.store.postgres.writer import MAX_WAITING, Writers
 from entracte_server.store.signals import Signals
+from entracte_server.store.threads import (
+    CreateThread,
+    DeletedThread,
+    DeleteThread,
+    MessageRange,
+    UpdateThread,
+)
+
+T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
 """How long making a connection may take."""
@@ -109,7 +132,8 @@ class PostgresStore:
 
     def submit(self, op: RunWrite) -> "asyncio.Future[Written]":
         """See `Store.submit`."""
-        return self._writers.submit((op.tenant, op.run_id), partial(owner.write_run, op))
+        key = (op.tenant, op.run_id)
+        return self._writers.submit(key, partial(owner.write_run, op), alone=owner.has_thread(op))
 
     async def write(self, op: RunWrite) -> Written:
         """See `Store.write`."""
@@ -118,7 +142,8 @@ class PostgresStore:
     async def create_run(self, op: CreateRun) -> Created:
         """See `Store.create_run`."""
         key = (op.run.tenant, op.run.run_id)
-        return await self._writers.asked(key, partial(owner.create_run, op))
+        operation = partial(owner.create_run, op)
+        return await self._writers.asked(key, operation, alone=owner.has_thread(op))
 
     async def decide(self, op: Decide) -> Decided:
         """See `Store.decide`."""
@@ -131,9 +156,13 @@ class PostgresStore:
 
     async def claim(self, op: Claim) -> tuple[PendingRow, Made | None]:
         """See `Store.claim`."""
+        return await self._asked(partial(commands.claim, op))
+
+    async def _asked(self, operation: Operation[T]) -> T:
+        """Do what somebody asks for, in a transaction of its own."""
         if self._pool.waiting >= MAX_WAITING:
             raise StoreUnavailable("too many changes wait for the database")
-        return await self._pool.execute(partial(commands.claim, op))
+        return await self._pool.execute(operation)
 
     async def delete_run(
         self, tenant: str, run_id: str, *, force: bool, request: RequestKey | None
@@ -141,6 +170,46 @@ class PostgresStore:
         """See `Store.delete_run`."""
         operation = partial(commands.delete_run, tenant, run_id, force, request)
         return await self._writers.asked((tenant, run_id), operation, alone=True)
+
+    # ---- threads ----
+
+    async def create_thread(self, op: CreateThread) -> Made | None:
+        """See `ThreadStore.create_thread`."""
+        return await self._asked(partial(threads.create, op))
+
+    async def get_thread(self, tenant: str, thread_id: str) -> ThreadView:
+        """See `ThreadStore.get_thread`."""
+        return await self._pool.read(lambda: threads.get(tenant, thread_id))
+
+    async def list_threads(
+        self, tenant: str, resource_id: str, *, cursor: str, limit: int
+    ) -> tuple[list[ThreadView], str]:
+        """See `ThreadStore.list_threads`."""
+        return await self._pool.read(
+            lambda: threads.list_threads(self._cursors, tenant, resource_id, cursor, limit)
+        )
+
+    async def update_thread(self, op: UpdateThread) -> tuple[ThreadView, Made | None]:
+        """See `ThreadStore.update_thread`."""
+        return await self._asked(partial(threads.update, op))
+
+    async def delete_thread(self, op: DeleteThread) -> DeletedThread:
+        """See `ThreadStore.delete_thread`."""
+        return await self._asked(partial(threads.delete, op))
+
+    async def sweep_threads(self, *, limit: int) -> int:
+        """See `ThreadStore.sweep_threads`."""
+        return await self._pool.execute(lambda at: threads.sweep(limit))
+
+    async def read_messages(
+        self, tenant: str, thread_id: str, where: MessageRange, *, limit: int
+    ) -> list[ThreadMessage]:
+        """See `ThreadStore.read_messages`."""
+        return await self._pool.read(lambda: messages.read(tenant, thread_id, where, limit))
+
+    async def overdue(self, now: int, *, limit: int) -> list[RunRow]:
+        """See `ThreadStore.overdue`."""
+        return await self._pool.read(lambda: turns.overdue(now, limit))
 
     # ---- processes ----
 

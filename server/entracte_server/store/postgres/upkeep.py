@@ -83,7 +83,7 @@ def delete_tree(tenant: str, run_id: str) -> list[Statement]:
 
 def trim(old: Retention, limit: int) -> Program[int]:
     """See `Store.trim`. In a transaction of its own."""
-    logs = _Logs()
+    logs = Logs()
     runs = yield from logs.of_runs(old.runs, limit)
     if runs < limit:
         runs += yield from logs.alone(old.chunks, limit - runs)
@@ -94,8 +94,8 @@ def trim(old: Retention, limit: int) -> Program[int]:
     return runs + requests
 
 
-class _Logs:
-    """Deletes logs up to a limit of one transaction."""
+class Logs:
+    """Deletes logs, and what else may be large, up to a limit of one transaction."""
 
     def __init__(self) -> None:
         self._bytes = LOG_BYTES
@@ -109,20 +109,20 @@ class _Logs:
                 touched += 1
                 if not has_log or (yield from self._delete(seq)):
                     yield delete_tree(tenant, run_id)
-                if self._used_up():
+                if self.used_up():
                     return touched
         return touched
 
     def alone(self, before: int, limit: int) -> Program[int]:
         """And nothing else of the runs that ended before: how many were touched."""
         touched = 0
-        if self._used_up():
+        if self.used_up():
             return touched
         for seq, tenant, _ in (yield from self._ended(True, before, limit)):
             touched += 1
             if (yield from self._delete(seq)):
                 yield [(_TRIMMED, (tenant, seq))]
-            if self._used_up():
+            if self.used_up():
                 break
         return touched
 
@@ -132,8 +132,19 @@ class _Logs:
         (found,) = yield [(_ENDED, (has_log, before, limit))]
         return [(seq, tenant, run_id) for seq, tenant, run_id in found.rows]
 
-    def _used_up(self) -> bool:
+    def used_up(self) -> bool:
+        """Whether the limit is reached."""
         return self._bytes <= 0 or self._rows <= 0
+
+    def spend(self, size: int) -> None:
+        """Count a row of something else that is deleted in the same transaction."""
+        self._bytes -= size
+        self._rows -= 1
+
+    def delete_run(self, seq: int, tenant: str, run_id: str) -> Program[None]:
+        """As much as may be of the log of a run that is locked, and all else of it once that is gone."""
+        if (yield from self._delete(seq)):
+            yield delete_tree(tenant, run_id)
 
     def _delete(self, seq: int) -> Program[bool]:
         """From the beginning of a log, as much as may be; whether that is all of it."""
@@ -141,9 +152,8 @@ class _Logs:
         (rows,) = yield [(_LOG, (seq, self._rows + 1))]
         for position, size in rows.rows:
             last = position
-            self._bytes -= size
-            self._rows -= 1
-            if self._used_up():
+            self.spend(size)
+            if self.used_up():
                 break
         if last:
             yield [(_DELETE_LOG, (seq, last))]

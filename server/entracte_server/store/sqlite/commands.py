@@ -19,6 +19,7 @@ from entracte_server.store.base import (
     RequestKey,
 )
 from entracte_server.store.records import RUN_COLUMNS, run_row
+from entracte_server.store.sqlite import messages, turns
 from entracte_server.store.sqlite.codec import find_decision, find_pending, find_run
 from entracte_server.store.sqlite.owner import insert_decision, upsert_call
 from entracte_server.store.sqlite.reads import snapshot
@@ -84,6 +85,8 @@ def decide(op: Decide, transaction: Transaction) -> Decided:
     call = op.started if taken is not None and op.started is not None else op.call
     upsert_call(transaction, call, seq, run.format)
     stored = insert_decision(transaction, decision.tenant, decision, seq, run.format, run.last_sequence)
+    if op.messages:
+        messages.add(op.messages, seq, transaction)
     record(transaction, op.request, decision.run_id, decision.decision_id)
     return Decided(run, stored, None if taken is None else snapshot(transaction.cursor, seq, run))
 
@@ -173,6 +176,8 @@ def delete_run(
     _, run = _run(transaction, tenant, run_id)
     if not (run.state in TERMINAL or (force and run.state == "suspended")):
         raise Refused("not-finished", run=run)
+    if force:  # what has ended has no thread
+        turns.give_up_tree(tenant, run_id, transaction)
     delete_tree(tenant, run_id, transaction)
     record(transaction, request, run_id)
     return None

@@ -45,7 +45,9 @@ PAGE_BYTES = 8 * 1024 * 1024
 """How much a page holds at most, unless its one row is larger: a response must not outgrow a message,
 whatever the rows hold."""
 
-_MAX_ROW = 2**63 - 1
+MAX_ROW = 2**63 - 1
+"""No row's id is larger."""
+
 _seq = itemgetter(0)
 
 
@@ -64,11 +66,12 @@ class _Where:
         return " AND ".join(self.terms)
 
 
-def _weight(row: Row) -> int:
+def weight(row: Row) -> int:
+    """How much of a page a row takes."""
     return sum(len(value) for value in row if isinstance(value, (bytes, str)))
 
 
-def _page(
+def page_of(
     rows: Iterable[Row], limit: int, make: Callable[[Row], tuple[T, int]]
 ) -> tuple[list[T], int | None]:
     """The first `limit` rows, or fewer where they are large, and the row id the page ended with when
@@ -93,7 +96,7 @@ def list_runs(
     """See `Store.list_runs`. Raises `ValueError` for a cursor that is not one."""
     before = cursors.open("runs", tenant, cursor)
     conditions = _Where()
-    conditions.add("tenant = ? AND seq < ?", tenant, _MAX_ROW if before is None else before)
+    conditions.add("tenant = ? AND seq < ?", tenant, MAX_ROW if before is None else before)
     if where.agent_id:
         conditions.add("agent_id = ?", where.agent_id)
     if where.thread_id:
@@ -117,7 +120,7 @@ def list_runs(
             index = "runs_of_thread" if where.thread_id else "runs_of_tenant"
             sql = _RUNS.format(index, conditions.text())
             rows = db.execute(sql, (*conditions.values, limit + 1)).fetchall()
-    found, more = _page(rows, limit, lambda row: (run_row(row), _weight(row)))
+    found, more = page_of(rows, limit, lambda row: (run_row(row), weight(row)))
     return found, "" if more is None else cursors.seal("runs", tenant, more)
 
 
@@ -153,14 +156,14 @@ def list_pending(
         def make(row: Row) -> tuple[tuple[PendingRow, DecisionRow | None], int]:
             pending = pending_row(row)
             if not pending.decision_id:
-                return (pending, None), _weight(row)
+                return (pending, None), weight(row)
             decision = find_decision(db, tenant, pending.decision_id)
-            return (pending, decision), _weight(row) + _weight_of(decision)
+            return (pending, decision), weight(row) + _weight_of(decision)
 
         parts = [opened.execute(sql, (*conditions.values, "open", limit + 1))]
         if where.include_decided:
             parts.append(decided.execute(sql, (*conditions.values, "decided", limit + 1)))
-        found, more = _page(merge(*parts, key=_seq), limit, make)
+        found, more = page_of(merge(*parts, key=_seq), limit, make)
     return found, "" if more is None else cursors.seal("pending", tenant, more)
 
 
@@ -182,7 +185,7 @@ def list_decisions(
     """See `Store.list_decisions`. Raises `ValueError` for a cursor that is not one."""
     before = cursors.open("decisions", tenant, cursor)
     conditions = _Where()
-    conditions.add("d.tenant = ? AND d.seq < ?", tenant, _MAX_ROW if before is None else before)
+    conditions.add("d.tenant = ? AND d.seq < ?", tenant, MAX_ROW if before is None else before)
     if where.run_id:
         conditions.add("d.run = (SELECT seq FROM runs WHERE tenant = ? AND run_id = ?)", tenant, where.run_id)
     if where.pending_call_id:
@@ -198,5 +201,5 @@ def list_decisions(
     index = "decisions_of_run" if where.run_id or where.pending_call_id else "decisions_of_tenant"
     sql = _DECISIONS.format(index, conditions.text())
     with closing(connection.execute(sql, (*conditions.values, limit + 1))) as rows:
-        found, more = _page(rows, limit, lambda row: (decision_row(row), _weight(row)))
+        found, more = page_of(rows, limit, lambda row: (decision_row(row), weight(row)))
     return found, "" if more is None else cursors.seal("decisions", tenant, more)

@@ -20,13 +20,14 @@ from entracte_server.store.base import (
     Written,
 )
 from entracte_server.store.records import decision_data, encode, encode_error, pending_data, run_values
-from entracte_server.store.sqlite import follow_ups
+from entracte_server.store.sqlite import follow_ups, messages, turns
 from entracte_server.store.sqlite.codec import INSERT_RUN
 from entracte_server.store.sqlite.requests import made_by, record
 from entracte_server.store.sqlite.writer import Transaction
 
 _CREATED = Created()
 _WRITTEN = Written()
+_FREED = Written(freed=True)
 _PARKED = Written(parked=True)
 
 # The four forms of the statement that checks the fence: with and without chunks, with and without
@@ -54,7 +55,8 @@ _PARK = (
 )
 _END = (
     "UPDATE runs SET state = ?, owner = '', finish_reason = ?, stop_cause = ?, error = ?, "
-    "executed_ms = executed_ms + ?, finish_time = ? WHERE seq = ? AND tenant = ? AND fence = ?"
+    "executed_ms = executed_ms + ?, finish_time = ? WHERE seq = ? AND tenant = ? AND fence = ? "
+    "RETURNING thread_id IS NOT NULL"
 )
 _RELEASE = (
     "UPDATE runs SET owner = '', executed_ms = executed_ms + ? WHERE seq = ? AND tenant = ? AND fence = ?"
@@ -72,6 +74,7 @@ _UPSERT_CALL = (
     "SET state = excluded.state, format = excluded.format, data = excluded.data"
 )
 _PROCESSING = "UPDATE run_specs SET processing = ? WHERE run = ?"
+_REMEMBERED = "UPDATE run_specs SET remembered = ? WHERE run = ?"
 _INSERT_PENDING = (
     "INSERT INTO pending_calls (tenant, pending_call_id, run, call_id, state, create_time, expire_time, "
     "claimed_by, claimed_until, decision_id, agent_id, thread_id, resource_id, format, data) "
@@ -97,6 +100,10 @@ def create_run(op: CreateRun, transaction: Transaction) -> Created:
     chunks = op.chunks
     if chunks is not None and chunks.last != run.last_sequence:
         raise ValueError("a new run's last sequence is that of its first chunks")
+    claim = op.claim
+    place = None if claim is None else turns.find_place(run, claim, transaction)
+    if place is not None and place.queued:
+        run = replace(run, state="queued", owner="", fence=0)
     row = transaction.execute(INSERT_RUN, run_values(run)).fetchone()
     if row is None:
         raise RunExists(f"run {run.run_id} exists")
@@ -106,14 +113,17 @@ def create_run(op: CreateRun, transaction: Transaction) -> Created:
     if chunks is not None:
         transaction.chunks.append((seq, chunks.first, chunks.last, chunks.data))
     record(transaction, op.request, run.run_id)
-    return _CREATED
+    if claim is None or place is None:
+        return _CREATED
+    turns.take(place, seq, run, claim, transaction)
+    return Created(queued=place.queued, replaced="" if place.replaces is None else place.replaces[1])
 
 
 def is_patient(op: RunWrite) -> bool:
     """Whether a write has nothing but chunks, and what processed them: nothing that anybody waits for."""
     return (
         op.patch is None
-        and not (op.steps or op.calls or op.opened or op.closed)
+        and not (op.steps or op.calls or op.opened or op.closed or op.messages)
         and op.park is None
         and op.end is None
         and op.release is None
@@ -163,14 +173,20 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
         execute(_UPSERT_STEP, (run, step.step, form, encode(step)))
     if op.processing is not None:
         execute(_PROCESSING, (encode(op.processing), run))
+    if op.remembered is not None:
+        execute(_REMEMBERED, (encode(op.remembered), run))
+    if op.messages:
+        messages.add(op.messages, run, transaction)
     if op.park is not None:
         return _park(transaction, op, op.park, run, last)
     if chunks is not None:
         transaction.chunks.append((run, chunks.first, chunks.last, chunks.data))
     if op.end is not None:
-        _end(transaction, op, op.end, run)
+        has_thread = _end(transaction, op, op.end, run)
         if op.end.follow_ups:
             follow_ups.insert(op.end.follow_ups, run, form, transaction)
+        if has_thread and turns.give_up(run, transaction):
+            return _FREED
     elif op.release is not None:
         transaction.execute(_RELEASE, (op.release.executed_ms, run, op.tenant, op.fence))
         transaction.runs.forget(op.tenant, op.run_id)
@@ -268,8 +284,9 @@ def _park(transaction: Transaction, op: RunWrite, park: Park, run: int, last: in
     return _PARKED if parked else _WRITTEN
 
 
-def _end(transaction: Transaction, op: RunWrite, end: End, run: int) -> None:
-    transaction.execute(
+def _end(transaction: Transaction, op: RunWrite, end: End, run: int) -> bool:
+    """End the run; whether it has or reads a thread."""
+    ended = transaction.execute(
         _END,
         (
             end.state,
@@ -282,10 +299,11 @@ def _end(transaction: Transaction, op: RunWrite, end: End, run: int) -> None:
             op.tenant,
             op.fence,
         ),
-    )
+    ).fetchone()
     transaction.runs.forget(op.tenant, op.run_id)
     # The owner closes what it opened. Should it forget one, nobody may be asked about a dead run.
     transaction.execute(_CLOSE_REST, (run,))
+    return bool(ended[0])
 
 
 def upsert_call(transaction: Transaction, call: CallRow, run: int, form: int) -> None:

@@ -13,13 +13,14 @@ from entracte_server.store.records import (
     decision_row,
     decode_call,
     decode_processing,
+    decode_remembered,
     decode_spec,
     decode_step,
     pending_row,
 )
 from entracte_server.store.sqlite.codec import find_decision, find_pending, find_run
 
-_SPEC = "SELECT data, processing FROM run_specs WHERE run = ?"
+_SPEC = "SELECT data, processing, remembered FROM run_specs WHERE run = ?"
 _STEPS = "SELECT data FROM steps WHERE run = ? ORDER BY step"
 _CALLS = "SELECT data FROM tool_calls WHERE run = ?"
 _CALL = "SELECT data FROM tool_calls WHERE run = ? AND call_id = ?"
@@ -70,10 +71,10 @@ def load(connection: sqlite3.Connection, tenant: str, run_id: str) -> Snapshot:
 def snapshot(cursor: sqlite3.Cursor, seq: int, run: RunRow) -> Snapshot:
     """All of a run, inside a transaction."""
     key = (seq,)
-    spec, processing = cursor.execute(_SPEC, key).fetchone()
+    spec, processing, remembered = cursor.execute(_SPEC, key).fetchone()
     steps = tuple(decode_step(row[0]) for row in cursor.execute(_STEPS, key))
     calls = [decode_call(row[0]) for row in cursor.execute(_CALLS, key)]
-    pending = tuple(pending_row(row) for row in cursor.execute(_OPEN, key))
+    pending = open_calls(cursor, seq)
     calls.sort(key=_call_order)
     return Snapshot(
         run,
@@ -82,7 +83,13 @@ def snapshot(cursor: sqlite3.Cursor, seq: int, run: RunRow) -> Snapshot:
         tuple(calls),
         pending,
         None if processing is None else decode_processing(processing),
+        None if remembered is None else decode_remembered(remembered),
     )
+
+
+def open_calls(cursor: sqlite3.Cursor, seq: int) -> tuple[PendingRow, ...]:
+    """The pending calls of a run that are open."""
+    return tuple(pending_row(row) for row in cursor.execute(_OPEN, (seq,)))
 
 
 def _call_order(call: CallRow) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
+from entracte_server.domain.threads import ThreadMessage, ThreadView
 from entracte_server.store.base import (
     Backlog,
     Cancel,
@@ -38,13 +39,31 @@ from entracte_server.store.base import (
 from entracte_server.store.cursors import Cursors
 from entracte_server.store.interests import Interests
 from entracte_server.store.signals import Signals
-from entracte_server.store.sqlite import commands, follow_ups, lists, owner, processes, reads, upkeep
+from entracte_server.store.sqlite import (
+    commands,
+    follow_ups,
+    lists,
+    messages,
+    owner,
+    processes,
+    reads,
+    threads,
+    turns,
+    upkeep,
+)
 from entracte_server.store.sqlite.connection import Database, Synchronous, prepare
 from entracte_server.store.sqlite.files import DatabaseFiles
 from entracte_server.store.sqlite.migrate import cursor_key, migrate
 from entracte_server.store.sqlite.requests import made_by
 from entracte_server.store.sqlite.sockets import Sockets
 from entracte_server.store.sqlite.writer import Operation, Writer
+from entracte_server.store.threads import (
+    CreateThread,
+    DeletedThread,
+    DeleteThread,
+    MessageRange,
+    UpdateThread,
+)
 
 T = TypeVar("T")
 
@@ -156,6 +175,46 @@ class SQLiteStore:
     ) -> Made | None:
         """See `Store.delete_run`."""
         return await self._asked(partial(commands.delete_run, tenant, run_id, force, request))
+
+    # ---- threads ----
+
+    async def create_thread(self, op: CreateThread) -> Made | None:
+        """See `ThreadStore.create_thread`."""
+        return await self._asked(partial(threads.create, op))
+
+    async def get_thread(self, tenant: str, thread_id: str) -> ThreadView:
+        """See `ThreadStore.get_thread`."""
+        return await self._read(lambda raw: threads.get(raw, tenant, thread_id))
+
+    async def list_threads(
+        self, tenant: str, resource_id: str, *, cursor: str, limit: int
+    ) -> tuple[list[ThreadView], str]:
+        """See `ThreadStore.list_threads`."""
+        return await self._read(
+            lambda raw: threads.list_threads(raw, self._cursors, tenant, resource_id, cursor, limit)
+        )
+
+    async def update_thread(self, op: UpdateThread) -> tuple[ThreadView, Made | None]:
+        """See `ThreadStore.update_thread`."""
+        return await self._asked(partial(threads.update, op))
+
+    async def delete_thread(self, op: DeleteThread) -> DeletedThread:
+        """See `ThreadStore.delete_thread`."""
+        return await self._asked(partial(threads.delete, op))
+
+    async def sweep_threads(self, *, limit: int) -> int:
+        """See `ThreadStore.sweep_threads`."""
+        return await self._writer.submit(partial(threads.sweep, limit))
+
+    async def read_messages(
+        self, tenant: str, thread_id: str, where: MessageRange, *, limit: int
+    ) -> list[ThreadMessage]:
+        """See `ThreadStore.read_messages`."""
+        return await self._read(lambda raw: messages.read(raw, tenant, thread_id, where, limit))
+
+    async def overdue(self, now: int, *, limit: int) -> list[RunRow]:
+        """See `ThreadStore.overdue`."""
+        return await self._read(lambda raw: turns.overdue(raw, now, limit))
 
     # ---- processes ----
 

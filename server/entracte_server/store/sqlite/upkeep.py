@@ -90,7 +90,7 @@ def delete_tree(tenant: str, run_id: str, transaction: Transaction) -> None:
 def trim(old: Retention, limit: int, transaction: Transaction) -> int:
     """See `Store.trim`."""
     transaction.flush()
-    logs = _Logs(transaction)
+    logs = Logs(transaction)
     runs = logs.of_runs(old.runs, limit)
     if runs < limit:
         runs += logs.alone(old.chunks, limit - runs)
@@ -100,8 +100,8 @@ def trim(old: Retention, limit: int, transaction: Transaction) -> int:
     return runs + requests
 
 
-class _Logs:
-    """Deletes logs up to a limit of one transaction."""
+class Logs:
+    """Deletes logs, and what else may be large, up to a limit of one transaction."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -116,20 +116,20 @@ class _Logs:
                 touched += 1
                 if trimmed or self._delete(seq):
                     delete_tree(tenant, run_id, self._transaction)
-                if self._used_up():
+                if self.used_up():
                     return touched
         return touched
 
     def alone(self, before: int, limit: int) -> int:
         """And nothing else of the runs that ended before: how many were touched."""
         touched = 0
-        if self._used_up():
+        if self.used_up():
             return touched
         for seq, _, _ in self._ended(0, before, limit):
             touched += 1
             if self._delete(seq):
                 self._transaction.execute(_TRIMMED, (seq,))
-            if self._used_up():
+            if self.used_up():
                 break
         return touched
 
@@ -138,8 +138,19 @@ class _Logs:
             return []
         return self._transaction.execute(_ENDED, (trimmed, before, limit)).fetchall()
 
-    def _used_up(self) -> bool:
+    def used_up(self) -> bool:
+        """Whether the limit is reached."""
         return self._bytes <= 0 or self._rows <= 0
+
+    def spend(self, size: int) -> None:
+        """Count a row of something else that is deleted in the same transaction."""
+        self._bytes -= size
+        self._rows -= 1
+
+    def delete_run(self, seq: int, tenant: str, run_id: str) -> None:
+        """As much as may be of a run's log, and all else of the run once that is gone."""
+        if self._delete(seq):
+            delete_tree(tenant, run_id, self._transaction)
 
     def _delete(self, seq: int) -> bool:
         """From the beginning of a log, as much as may be; whether that is all of it."""
@@ -147,9 +158,8 @@ class _Logs:
         rows = self._transaction.execute(_LOG, (seq, self._rows + 1)).fetchall()
         for position, size in rows:
             last = position
-            self._bytes -= size
-            self._rows -= 1
-            if self._used_up():
+            self.spend(size)
+            if self.used_up():
                 break
         if last:
             self._transaction.execute(_DELETE_LOG, (seq, last))
