@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import Outcome
+from entracte_server.domain.threads import ThreadRun
 from entracte_server.store.base import (
     Claim,
     Created,
@@ -17,12 +18,15 @@ from entracte_server.store.base import (
     DecisionFilter,
     NotFound,
     Release,
+    RunExists,
     RunFilter,
     RunPatch,
     Store,
+    ThreadExists,
     Written,
 )
 from entracte_server.store.postgres import PostgresStore
+from entracte_server.store.threads import CreateThread, DeleteThread, MessageRange, ThreadClaim, UpdateThread
 from entracte_server.testing.store_conformance.builders import (
     NOW,
     SPEC,
@@ -31,20 +35,24 @@ from entracte_server.testing.store_conformance.builders import (
     a_cancel,
     a_decide,
     a_decision,
+    a_message,
     a_park,
     a_pending,
     a_request,
     a_run,
     a_step,
+    a_thread,
     a_write,
     an_end,
     chunks,
+    claiming,
     created,
     ended,
     log_of,
     unique,
     waiting,
 )
+from entracte_server.testing.store_conformance.turns import WAITS
 from tests.postgres import USER, Postgres
 from tests.store.losing_proxy import LosingProxy
 
@@ -235,6 +243,76 @@ async def test_deleting(losing: Setting, with_request: bool) -> None:
         await store.get_run(TENANT, run.run_id)
     with pytest.raises(NotFound):
         await store.delete_run(TENANT, run.run_id, force=False, request=None)
+
+
+async def test_having_a_thread(losing: Setting) -> None:
+    store = losing.store
+    run = a_run(thread_id="t", resource_id="alice")
+    losing.lose()
+    op = CreateRun(run, SPEC, claim=ThreadClaim(title="Refunds"))
+    assert await store.create_run(op) == Created()
+    assert (await store.get_thread(TENANT, "t")).holder == ThreadRun(run.run_id, "running")
+    with pytest.raises(RunExists):
+        await store.create_run(op)
+
+
+async def test_waiting_for_a_thread(losing: Setting) -> None:
+    store = losing.store
+    first, _ = await claiming(store, "t")
+    await store.write(a_write(first, park=a_park(1)))
+    run = a_run(thread_id="t", resource_id="alice")
+    losing.lose()
+    made = await store.create_run(CreateRun(run, SPEC, claim=ThreadClaim(replace="way")))
+    assert made == Created(queued=True, replaced=first.run_id)
+    view = await store.get_thread(TENANT, "t")
+    assert (view.holder, view.queued) == (ThreadRun(first.run_id, "running"), 1)
+
+
+async def test_giving_up_a_thread(losing: Setting) -> None:
+    store = losing.store
+    runs = [(await claiming(store, "t", WAITS))[0] for _ in range(3)]
+    message = a_message()
+    losing.lose()
+    await store.write(a_write(runs[0], chunks=chunks(1, 1), messages=(message,), end=an_end()))
+    states = [(await store.get_run(TENANT, run.run_id)).state for run in runs]
+    assert states == ["succeeded", "running", "queued"]
+    found = await store.read_messages(TENANT, "t", MessageRange(), limit=9)
+    assert found == [replace(message, position=1)]
+
+
+async def test_saying_something(losing: Setting) -> None:
+    store = losing.store
+    run, _ = await claiming(store, "t")
+    said = [a_message() for _ in range(3)]
+    losing.lose()
+    await store.write(a_write(run, messages=said[:2]))
+    await store.write(a_write(run, messages=said[2:]))
+    found = await store.read_messages(TENANT, "t", MessageRange(), limit=9)
+    assert found == [replace(message, position=number) for number, message in enumerate(said, 1)]
+
+
+@pytest.mark.parametrize("with_request", [True, False])
+async def test_making_a_thread(losing: Setting, with_request: bool) -> None:
+    store = losing.store
+    thread = a_thread()
+    losing.lose()
+    assert await store.create_thread(CreateThread(thread, a_request() if with_request else None)) is None
+    with pytest.raises(ThreadExists):
+        await store.create_thread(CreateThread(thread))
+
+
+@pytest.mark.parametrize("with_request", [True, False])
+async def test_changing_and_deleting_a_thread(losing: Setting, with_request: bool, postgres_url: str) -> None:
+    store = losing.store
+    await claiming(store, "t")
+    requests = [a_request() if with_request else None for _ in range(2)]
+    _, made = await store.update_thread(UpdateThread(TENANT, "t", NOW, title="One", request=requests[0]))
+    assert made is None
+    losing.lose()
+    deleted = await store.delete_thread(DeleteThread(TENANT, "t", NOW, force=True, request=requests[1]))
+    assert deleted.made is None
+    with pytest.raises(NotFound):
+        await store.get_thread(TENANT, "t")
 
 
 async def test_leases(losing: Setting) -> None:

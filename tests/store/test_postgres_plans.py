@@ -4,6 +4,7 @@ The server counts how many rows of each table were read by sequential scans and 
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,10 +18,13 @@ from entracte_server.store.base import (
     Retention,
     RunFilter,
     Store,
+    ThreadBusy,
 )
 from entracte_server.store.follow_up_records import follow_up_data
 from entracte_server.store.postgres import PostgresStore
 from entracte_server.store.records import encode, pending_data
+from entracte_server.store.thread_records import message_data
+from entracte_server.store.threads import CreateThread, DeleteThread, MessageRange, ThreadClaim, UpdateThread
 from entracte_server.testing.store_conformance.builders import (
     NOW,
     SPEC,
@@ -29,18 +33,22 @@ from entracte_server.testing.store_conformance.builders import (
     a_cancel,
     a_decide,
     a_decision,
+    a_message,
     a_park,
     a_pending,
     a_request,
     a_run,
     a_step,
+    a_thread,
     a_write,
     an_end,
     chunks,
+    claiming,
     unique,
     waiting,
 )
 from entracte_server.testing.store_conformance.follow_ups import a_claim, a_follow_up
+from entracte_server.testing.store_conformance.turns import WAITS
 from tests.postgres import Postgres
 
 WAITING = 20_000
@@ -86,6 +94,22 @@ INSERT INTO entracte.follow_ups (tenant, run, kind, name, handler, state, create
 SELECT tenant, seq, 'score', 'tone', 'score tone', 'succeeded', {NOW}, 0, '', 1, 1, '{{follow_up}}'
 FROM entracte.runs WHERE finish_time > 0
 """
+_THREADS = f"""
+INSERT INTO entracte.threads (tenant, thread_id, resource_id, title, create_time, update_time)
+SELECT '{TENANT}', 'thread-' || n, 'resource-' || n % 2, '', 0, 0 FROM generate_series(1, {WAITING}) n
+UNION ALL SELECT '{TENANT}', 'long', 'resource-0', '', 0, 0
+"""
+_MESSAGES = f"""
+INSERT INTO entracte.messages (thread, position, message_id, role, run_id, create_time, format, data)
+SELECT seq, 1, 'message-1', 'user', 'run', 0, 1, '{{message}}'::bytea FROM entracte.threads
+UNION ALL SELECT seq, n, 'message-' || n, 'user', 'run-' || n % 1000, 0, 1, '{{message}}'::bytea
+FROM entracte.threads, generate_series(2, {WAITING}) n WHERE thread_id = 'long'
+"""
+_TURNS = f"""
+INSERT INTO entracte.thread_turns (tenant, run, thread, deadline)
+SELECT r.tenant, r.seq, t.seq, 2 * {NOW} FROM entracte.runs r JOIN entracte.threads t USING (thread_id)
+WHERE r.finish_time = 0
+"""
 _FILL = (
     _RUNS,
     "INSERT INTO entracte.run_specs SELECT seq, 1, '{spec}' FROM entracte.runs",
@@ -95,6 +119,9 @@ _FILL = (
     _DECISIONS,
     _REQUESTS,
     _FOLLOW_UPS,
+    _THREADS,
+    _MESSAGES,
+    _TURNS,
     "INSERT INTO entracte.chunks SELECT seq, 1, 3, 0, 'x' FROM entracte.runs WHERE has_log",
 )
 
@@ -109,6 +136,7 @@ def fill(postgres: Postgres, database: str) -> None:
         "call": encode(call),
         "pending": pending_data(pending),
         "follow_up": follow_up_data(a_follow_up(run)),
+        "message": message_data(a_message()),
         "decision": encode({"tool_name": "refund", "verb": "approve", "decide_time": 0, "args": "{}"}),
     }
     for sql in _FILL:
@@ -194,6 +222,45 @@ async def read_lists(store: Store) -> None:
     assert (await store.list_runs("nobody", RunFilter(), cursor="", limit=5)) == ([], "")
 
 
+async def converse(store: Store) -> None:
+    """Turns on a thread that is long, and what is done with threads."""
+    me = unique("process")
+    await store.enter(me, 600)
+    mine: dict[str, Any] = {"resource_id": "resource-0", "owner": me}
+    await store.create_thread(CreateThread(a_thread(thread_id="new"), a_request()))
+    run, _ = await claiming(store, "long", **mine)
+    waits, made = await claiming(store, "long", replace(WAITS, room=1), **mine)
+    assert made.queued
+    with pytest.raises(ThreadBusy):
+        await claiming(store, "long", **mine)
+    await claiming(store, "long", ThreadClaim(reads_only=True), **mine)
+    assert len(await store.read_messages(TENANT, "long", MessageRange(newest=True), limit=10)) == 10
+    assert len(await store.read_messages(TENANT, "long", MessageRange(run_id="run-7"), limit=30)) == 20
+    said = a_message(run_id=run.run_id), a_message(role="assistant", run_id=run.run_id)
+    await store.write(a_write(run, messages=said, park=a_park(1)))
+    taken = (await store.cancel(a_cancel(run, owner=me))).run
+    assert [row.run_id for row in await store.overdue(NOW + 1001, limit=5)] == [waits.run_id]
+    view = await store.get_thread(TENANT, "long")
+    assert (view.thread.last_position, view.queued) == (WAITING + 2, 1)
+    end = a_write(taken, chunks=chunks(2, 2), messages=said[1:], end=an_end())
+    assert (await store.write(end)).freed
+    following = await store.take_over(TENANT, waits.run_id, fence=0, owner=me)
+    assert following is not None
+    assert not (await store.write(a_write(following, chunks=chunks(1, 1), end=an_end()))).freed
+    await store.update_thread(UpdateThread(TENANT, "long", NOW, title="Long", request=a_request()))
+    for resource_id in ("", "resource-0"):
+        page, cursor = await store.list_threads(TENANT, resource_id, cursor="", limit=5)
+        assert page
+        await store.list_threads(TENANT, resource_id, cursor=cursor, limit=5)
+    _, made = await claiming(store, "thread-8", ThreadClaim(replace="way"), **mine)
+    assert made.replaced == "waits-8"
+    await store.delete_run(TENANT, "waits-9", force=True, request=None)
+    assert len((await store.delete_thread(DeleteThread(TENANT, "thread-8", NOW, force=True))).cancelled) == 2
+    await store.delete_thread(DeleteThread(TENANT, "long", NOW, request=a_request()))
+    for _ in range(3):
+        assert await store.sweep_threads(limit=20) == 20
+
+
 async def all_gone(postgres: Postgres, database: str) -> None:
     """The servers of all connections have ended, and with that said what they did. They do so soon after
     the connections were closed."""
@@ -223,6 +290,7 @@ async def test_nothing_reads_what_it_does_not_need(postgres: Postgres, statistic
     postgres.execute("SELECT pg_stat_reset()", database)
     store = await PostgresStore.open(postgres.url(database))
     await do_everything(store)
+    await converse(store)
     await store.close()
     read = await rows_read(postgres, database)
     postgres.drop_database(database)

@@ -13,12 +13,15 @@ from entracte_server.testing.store_conformance.decisions import DecisionSuite
 from entracte_server.testing.store_conformance.follow_ups import FollowUpSuite
 from entracte_server.testing.store_conformance.interleavings import check_interleavings
 from entracte_server.testing.store_conformance.isolation import IsolationSuite
+from entracte_server.testing.store_conformance.messages import MessageSuite
 from entracte_server.testing.store_conformance.owner import OwnerSuite
 from entracte_server.testing.store_conformance.processes import CommandSuite, LeaseSuite, OwnershipSuite
 from entracte_server.testing.store_conformance.reading import ReadingSuite
 from entracte_server.testing.store_conformance.requests import RequestSuite
 from entracte_server.testing.store_conformance.signals import SignalSuite
 from entracte_server.testing.store_conformance.suite import OpenStore
+from entracte_server.testing.store_conformance.threads import ThreadSuite
+from entracte_server.testing.store_conformance.turns import TurnSuite
 from entracte_server.testing.store_conformance.upkeep import BacklogSuite, ExpirySuite, RetentionSuite
 
 
@@ -85,6 +88,18 @@ class TestRetention(RetentionSuite):
 
 
 class TestFollowUps(FollowUpSuite):
+    pass
+
+
+class TestThreads(ThreadSuite):
+    pass
+
+
+class TestTurns(TurnSuite):
+    pass
+
+
+class TestMessages(MessageSuite):
     pass
 
 

@@ -7,24 +7,29 @@ from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.messages import FilePart, Message, TextPart
 from entracte_server.domain.options import ApprovalRules, ClientTool, ModelSettings, RunOptions
 from entracte_server.domain.results import RunError, Usage
-from entracte_server.domain.runs import FileRecord, Outcome, Resolution, Response, RunSpec
+from entracte_server.domain.runs import FileRecord, Outcome, Remembered, Resolution, Response, RunSpec
+from entracte_server.domain.threads import CallPart, SourcePart, ThreadRow, ThreadRun, ThreadView
 from entracte_server.store.base import (
     ChunkRow,
     Claim,
+    Created,
     CreateRun,
     Decide,
     DecisionFilter,
     Made,
+    NotFound,
     RunFilter,
     RunPatch,
     Store,
 )
+from entracte_server.store.threads import DeleteThread, MessageRange, ThreadClaim
 from entracte_server.testing.store_conformance.builders import (
     NOW,
     OWNER,
     TENANT,
     a_call,
     a_decision,
+    a_message,
     a_park,
     a_pending,
     a_request,
@@ -33,6 +38,7 @@ from entracte_server.testing.store_conformance.builders import (
     a_write,
     an_end,
     chunks,
+    claiming,
     log_of,
     took,
 )
@@ -125,6 +131,31 @@ JOB = FollowUpRow(
     error="again",
     usage=Usage(1, 2, 3),
 )
+THREAD = ThreadRow(
+    TENANT, "golden-thread", "resource", NOW, NOW + 9, title="Grüße", metadata='{"a":1}', last_position=2
+)
+MESSAGES = (
+    a_message(id="golden-said", position=1, create_time=NOW + 8, author="alice", metadata="{}"),
+    a_message(
+        id="golden-answer",
+        position=2,
+        create_time=NOW + 9,
+        role="assistant",
+        run_id="golden-has",
+        step=1,
+        aborted=True,
+        parts=(
+            TextPart("Let me see.\0"),
+            CallPart("c", "refund", '{"n":9007199254740993}', Outcome("result", '"ok"')),
+            SourcePart("s", "https://example.com"),
+        ),
+    ),
+)
+REMEMBERED = Remembered(1, 2, (("other", 3),), "Likes tea.")
+HAS, WAITS = (
+    a_run(run_id=f"golden-{name}", thread_id="golden-thread", resource_id="resource", root_run_id="")
+    for name in ("has", "waits")
+)
 CREATION = a_request(request_id="golden-create")
 DECIDING = a_request(request_id="golden-decide", principal="bob", method="Resume")
 
@@ -150,10 +181,43 @@ async def fill(store: Store) -> None:
     await store.create_run(CreateRun(FAILED, SPEC))
     end = an_end(state="failed", finish_reason="error", stop_cause="error", error=ERROR, follow_ups=(JOB,))
     await store.write(a_write(FAILED, chunks=chunks(1, 1), end=end))
+    claim = ThreadClaim(title=THREAD.title, metadata=THREAD.metadata, queue=True, room=1, deadline=NOW)
+    for run in (HAS, WAITS):
+        await store.create_run(CreateRun(replace(run, root_run_id=run.run_id), SPEC, claim=claim))
+    await store.write(a_write(HAS, messages=MESSAGES, remembered=REMEMBERED))
 
 
 async def check(store: Store) -> None:
     """All of it is read as it was written, and the runs go on."""
+    await check_runs(store)
+    await check_threads(store)
+
+
+async def check_threads(store: Store) -> None:
+    """Versions before had none."""
+    try:
+        view = await store.get_thread(TENANT, "golden-thread")
+    except NotFound:
+        pass
+    else:
+        assert view == ThreadView(THREAD, ThreadRun("golden-has", "running"), 1)
+        assert tuple(await store.read_messages(TENANT, "golden-thread", MessageRange(), limit=9)) == MESSAGES
+        assert (await store.load(TENANT, "golden-has")).remembered == REMEMBERED
+        assert [run.run_id for run in await store.overdue(NOW + 1, limit=9)] == ["golden-waits"]
+        written = await store.write(a_write(HAS, chunks=chunks(1, 1), end=an_end()))
+        assert written.freed
+        deleted = await store.delete_thread(DeleteThread(TENANT, "golden-thread", NOW, force=True))
+        assert deleted.cancelled == ("golden-waits",)
+    run, made = await claiming(store, "golden-thread")
+    assert made == Created()
+    await store.write(a_write(run, messages=MESSAGES[:1], remembered=REMEMBERED))
+    while await store.sweep_threads(limit=9):
+        pass
+    assert await store.read_messages(TENANT, "golden-thread", MessageRange(), limit=9) == [MESSAGES[0]]
+    assert (await store.load(TENANT, run.run_id)).remembered == REMEMBERED
+
+
+async def check_runs(store: Store) -> None:
     snapshot = await store.load(TENANT, "golden-run")
     run = snapshot.run
     assert run == replace(

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from entracte_server.domain.messages import text_message
+from entracte_server.domain.messages import TextPart, text_message
 from entracte_server.domain.options import RunOptions
 from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import (
@@ -17,9 +17,11 @@ from entracte_server.domain.runs import (
     Snapshot,
     StepRecord,
 )
+from entracte_server.domain.threads import ThreadMessage, ThreadRow
 from entracte_server.store.base import (
     Cancel,
     ChunkRow,
+    Created,
     CreateRun,
     Decide,
     Decided,
@@ -29,6 +31,7 @@ from entracte_server.store.base import (
     RunWrite,
     Store,
 )
+from entracte_server.store.threads import ThreadClaim
 
 TENANT = "acme"
 OWNER = "process-1"
@@ -135,6 +138,16 @@ def a_cancel(run: RunRow, **changes: Any) -> Cancel:
     return replace(Cancel(run.tenant, run.run_id, "changed my mind", OWNER, NOW), **changes)
 
 
+def a_thread(**changes: Any) -> ThreadRow:
+    return replace(ThreadRow(TENANT, unique("thread"), "alice", NOW, NOW), **changes)
+
+
+def a_message(**changes: Any) -> ThreadMessage:
+    number = next(_numbers)
+    message = ThreadMessage(f"msg-{number}", "user", (TextPart(f"Message {number}"),), NOW + number)
+    return replace(message, **changes)
+
+
 def took(decided: Decided) -> bool:
     """Whether who decided owns the run now."""
     return decided.snapshot is not None
@@ -146,6 +159,17 @@ async def created(store: Store, **changes: Any) -> RunRow:
     row = chunks(1, run.last_sequence) if run.last_sequence else None
     await store.create_run(CreateRun(run, SPEC, row))
     return run
+
+
+async def claiming(
+    store: Store, thread_id: str, claim: ThreadClaim | None = None, **changes: Any
+) -> tuple[RunRow, Created]:
+    """A new run in the store that has a thread or waits for it, as it is stored."""
+    run = a_run(thread_id=thread_id, **{"resource_id": "alice", **changes})
+    row = chunks(1, run.last_sequence) if run.last_sequence else None
+    op = CreateRun(run, SPEC, row, claim=ThreadClaim() if claim is None else claim)
+    made = await store.create_run(op)
+    return await store.get_run(run.tenant, run.run_id), made
 
 
 async def waiting(store: Store, *, park: bool = True, **changes: Any) -> tuple[RunRow, CallRow, PendingRow]:
