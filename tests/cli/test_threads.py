@@ -1,6 +1,7 @@
 """`entracte threads`, and `--thread` of `chat` and `generate`."""
 
 import json
+from typing import Any
 
 from entracte_server import Agent, App, tool
 from entracte_server.testing import scripted, serve
@@ -15,7 +16,10 @@ async def refund(cents: int) -> dict[str, int]:
 
 def app() -> App:
     """An agent that answers, and one that asks first."""
-    paying = [[{"text": "Wait. "}, {"tool": "refund", "args": {"cents": 5}}], [{"text": "Paid.\x1b[2J"}]]
+    paying: list[list[dict[str, Any]]] = [
+        [{"text": "Wait. "}, {"tool": "refund", "args": {"cents": 5}}],
+        [{"text": "Paid.\x1b[2J"}],
+    ]
     return App(
         agents=[
             Agent(id="talker", model=scripted(lambda request: [{"text": f"Heard {len(request.messages)}."}])),

@@ -83,7 +83,7 @@ async def test_threads_and_messages_are_listed_page_by_page(server: FakeServer, 
 
 async def test_every_part_is_read(server: FakeServer, client: Client) -> None:
     call = thread_pb2.ToolInvocation(tool_call_id="c", tool_name="pay", args=js('{"n":1}'))
-    given = {
+    given: dict[str, Any] = {
         "text": message_pb2.TextPart(text="Hello"),
         "reasoning": message_pb2.ReasoningPart(text="Hm.", signature="s"),
         "tool_invocation": call,
@@ -110,7 +110,7 @@ async def test_every_part_is_read(server: FakeServer, client: Client) -> None:
         )
         said.parts.add()  # a kind that this version does not know
         for state in thread_pb2.ToolInvocationState.values():
-            said.parts.add().tool_invocation.state = state  # type: ignore[assignment]
+            said.parts.add().tool_invocation.state = state
         return pb.ListThreadMessagesResponse(messages=[said])
 
     server.handlers["ListThreadMessages"] = answer
@@ -162,7 +162,10 @@ async def refund(cents: int) -> dict[str, int]:
 
 
 async def test_a_conversation_with_the_real_server() -> None:
-    steps = [[{"tool": "refund", "id": "c", "args": {"cents": 5}}], [{"text": "Paid."}]]
+    steps: list[list[dict[str, Any]]] = [
+        [{"tool": "refund", "id": "c", "args": {"cents": 5}}],
+        [{"text": "Paid."}],
+    ]
     app = App(agents=[Agent(id="support", model=scripted([*steps]), tools=[refund])])
     async with serve(app) as server, Client(server.address) as client:
         agent = client.agent("support")

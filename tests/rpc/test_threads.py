@@ -74,7 +74,7 @@ async def fails() -> str:
 async def test_everything_that_was_said_is_shown() -> None:
     """Each kind of part, with what came of every call: a result, a failure, a refusal, none yet. What is
     shown survives the run, whose parts are completed where they stand."""
-    calls = [
+    calls: list[dict[str, Any]] = [
         {"reasoning": "Hm."},
         {"text": "A moment."},
         {"tool": "fails", "id": "c-1", "args": {}},
