@@ -16,14 +16,16 @@ async def refund(cents: int) -> dict[str, int]:
 
 def app() -> App:
     """An agent that answers, and one that asks first."""
-    paying: list[list[dict[str, Any]]] = [
-        [{"text": "Wait. "}, {"tool": "refund", "args": {"cents": 5}}],
-        [{"text": "Paid.\x1b[2J"}],
-    ]
+
+    def pay(request: Any) -> list[dict[str, Any]]:
+        if request.messages[-1].role == "tool":
+            return [{"text": "Paid.\x1b[2J"}]
+        return [{"text": "Wait. "}, {"tool": "refund", "id": "c", "args": {"cents": 5}}]
+
     return App(
         agents=[
             Agent(id="talker", model=scripted(lambda request: [{"text": f"Heard {len(request.messages)}."}])),
-            Agent(id="payer", model=scripted([*paying], position="transcript"), tools=[refund]),
+            Agent(id="payer", model=scripted(pay), tools=[refund]),
         ]
     )
 

@@ -37,7 +37,11 @@ async def served() -> AsyncIterator[Peer]:
 
 
 LISTS: dict[str, tuple[Any, str, dict[str, Any]]] = {
-    "ListRuns": (runs.ListRunsRequest, "runs", {"agent_id": "gate"}),
+    "ListRuns": (
+        runs.ListRunsRequest,
+        "runs",
+        {"states": [run_pb2.RUN_STATE_SUSPENDED, run_pb2.RUN_STATE_SUCCEEDED]},
+    ),
     "ListPendingCalls": (inbox.ListPendingCallsRequest, "pending_calls", {"agent_id": "gate"}),
     "ListDecisions": (inbox.ListDecisionsRequest, "decisions", {"principal": "local"}),
     "ListThreads": (threads.ListThreadsRequest, "threads", {"resource_id": "ada"}),

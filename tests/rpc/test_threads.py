@@ -14,7 +14,21 @@ from entracte.v1 import message_pb2, options_pb2, run_pb2, thread_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
 from entracte_server import Agent, tool
-from tests.rpc.support import MIB, Peer, generate, js, once, pay, ref, saying, serving, stream, until
+from tests.rpc.support import (
+    MIB,
+    Peer,
+    generate,
+    js,
+    kinds,
+    once,
+    pay,
+    ref,
+    rest_of,
+    saying,
+    serving,
+    stream,
+    until,
+)
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -266,7 +280,7 @@ async def test_a_deleted_thread_takes_its_runs_with_it() -> None:
         assert sorted(response.cancelled_run_ids) == sorted([parked, "waits"])
         missing = await peer.refuse("GetThread", threads.GetThreadRequest(thread_id="t"))
         assert (missing.code, missing.reason) == ("NOT_FOUND", "THREAD_NOT_FOUND")
-        chunks = [chunk async for message in reader for chunk in message.chunks]
+        chunks = [chunk for message in await rest_of(reader) for chunk in message.chunks]
         assert [c.abort.reason for c in chunks if c.HasField("abort")] == ["Its thread was deleted."]
         last = [chunk for message in await waiting for chunk in message.chunks][-1]
         assert last.finish.reason != 0
@@ -294,8 +308,8 @@ async def test_a_running_run_of_a_deleted_thread_ends() -> None:
         await call.read()
         response = await peer.one("DeleteThread", threads.DeleteThreadRequest(thread_id="t", force=True))
         assert list(response.cancelled_run_ids) == ["holder"]
-        kinds = [chunk.WhichOneof("payload") async for message in call for chunk in message.chunks]
-        assert kinds[-2:] == ["abort", "finish"]
+        chunks = [chunk for message in await rest_of(call) for chunk in message.chunks]
+        assert kinds(chunks)[-2:] == ["abort", "finish"]
         await peer.thread("t")
         assert await said(peer, "t") == []
 

@@ -26,7 +26,7 @@ def thread_of(message: pb.Thread) -> ThreadInfo:
         create_time=time_of(message.create_time) if message.HasField("create_time") else None,
         update_time=time_of(message.update_time) if message.HasField("update_time") else None,
         message_count=message.message_count,
-        active_run_id=message.active_run_id or None,
+        active_run_id=message.active_run_id,
         active_run_state=RUN_STATES.get(state, "unknown") if state else None,
         queued_runs=message.queued_runs,
     )

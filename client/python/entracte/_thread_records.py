@@ -13,7 +13,7 @@ from entracte._messages import FilePart, ImagePart, ReasoningPart, TextPart
 
 @dataclass(frozen=True)
 class ThreadInfo:
-    """A conversation as it is kept. `active_run_id` is the run that has it (None: it is free), which may be
+    """A conversation as it is kept. `active_run_id` is the run that has it (empty: it is free), which may be
     parked; `queued_runs` says how many wait for it."""
 
     thread_id: str
@@ -23,7 +23,7 @@ class ThreadInfo:
     create_time: datetime | None
     update_time: datetime | None
     message_count: int
-    active_run_id: str | None
+    active_run_id: str
     active_run_state: RunState | None
     queued_runs: int
 
