@@ -148,7 +148,12 @@ KNOWN_PROVIDERS: Mapping[str, ProviderSettings] = {
             stream_usage=False,
             unsupported=("top_k", "seed"),
         ),
-        ProviderSettings("ollama", base_url="http://127.0.0.1:11434/v1", requires_key=False),
+        ProviderSettings(
+            "ollama",
+            base_url="http://127.0.0.1:11434/v1",
+            requires_key=False,
+            reasoning_back="reasoning",
+        ),
     )
 }
 """Providers that need no more than a key."""
