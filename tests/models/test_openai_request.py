@@ -30,6 +30,7 @@ from entracte_server.models import (
     check_pairing,
 )
 from entracte_server.models.openai_request import body_text, chat_body, chat_messages, request_warnings
+from entracte_server.models.responses_request import responses_input
 
 PLAIN = ProviderSettings("acme", base_url="http://x")
 CALL = ToolCallPart("c1", "find", '{"key":"oak"}')
@@ -128,12 +129,23 @@ def test_what_a_provider_added_to_a_call_goes_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "output"),
-    [("text", "plain"), ("json", '"quoted"'), ("error", "it broke"), ("denied", '{"denied":true}')],
+    ("kind", "output", "sent"),
+    [
+        ("text", '"plain"', '"plain"'),
+        ("json", '{"found": true}', '{"found": true}'),
+        ("json", "null", "null"),
+        ("json", r' "one\n\u00e9 \"two\""', 'one\né "two"'),
+        ("json", '"no" more', '"no" more'),
+        ("error", '"it" broke', '"it" broke'),
+        ("denied", '{"denied":true}', '{"denied":true}'),
+    ],
 )
-def test_results_are_text(kind: Any, output: str) -> None:
-    [rendered] = chat_messages([message("tool", ToolResultPart("c1", "f", output, kind))], PLAIN)
-    assert rendered == {"role": "tool", "tool_call_id": "c1", "content": output}
+def test_results_are_text(kind: Any, output: str, sent: str) -> None:
+    results = [message("tool", ToolResultPart("c1", "f", output, kind))]
+    [rendered] = chat_messages(results, PLAIN)
+    assert rendered == {"role": "tool", "tool_call_id": "c1", "content": sent}
+    [item] = responses_input(results, PLAIN)
+    assert item == {"type": "function_call_output", "call_id": "c1", "output": sent}
 
 
 def test_several_results_of_one_message() -> None:

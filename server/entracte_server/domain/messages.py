@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -65,6 +66,16 @@ class ToolResultPart(Part, frozen=True, tag="tool-result"):
     tool_name: str
     output: str
     kind: ResultKind = "json"
+
+    @property
+    def text(self) -> str:
+        """What a provider is sent: of a value that is a text the text itself, of any other its JSON text."""
+        if self.kind == "json" and self.output.lstrip().startswith('"'):
+            try:
+                return str(json_text.parse_stored(self.output))
+            except ValueError:  # a processor made something else of it
+                return self.output
+        return self.output
 
 
 AnyPart = TextPart | ReasoningPart | ImagePart | FilePart | ToolCallPart | ToolResultPart

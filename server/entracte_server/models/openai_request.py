@@ -136,7 +136,7 @@ def chat_messages(messages: Sequence[Message], provider: ProviderSettings) -> li
                     rendered.append(assistant)
             case "tool":
                 rendered.extend(
-                    {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.output}
+                    {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.text}
                     for part in message.parts
                     if isinstance(part, ToolResultPart)
                 )

@@ -165,7 +165,7 @@ def responses_input(messages: Sequence[Message], provider: ProviderSettings) -> 
                 items += _answer(message.parts, provider.name)
             case "tool":
                 items += (
-                    {"type": "function_call_output", "call_id": part.tool_call_id, "output": part.output}
+                    {"type": "function_call_output", "call_id": part.tool_call_id, "output": part.text}
                     for part in message.parts
                     if isinstance(part, ToolResultPart)
                 )
