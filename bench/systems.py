@@ -45,13 +45,14 @@ class Mock:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A server under test, running."""
+    """A server under test, running. `store` is the URL of its database, and `database` its file."""
 
     name: str
     pid: int
     address: str
     database: Path | None
     folder: Path
+    store: str = ""
 
     @property
     def kind(self) -> str:
@@ -92,7 +93,7 @@ def start_system(
         Child(name, [*(prefix or []), *command], log=log, env=entracte_settings(mock), talks=False)
     )
     child.wait_logged("Entracte serves on ")
-    return System(name, child.pid, address, database, folder)
+    return System(name, child.pid, address, database, folder, store)
 
 
 def workers_of(name: str) -> int:
