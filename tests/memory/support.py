@@ -59,14 +59,14 @@ class Talk:
 async def talking(
     script: Sequence[Any] | Callable[[ModelRequest], Any],
     *,
-    store: dict[str, str] | None = None,
+    store: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
     **agent: Any,
 ) -> AsyncIterator[Talk]:
     """Serve an agent that follows a script; every request of its model was valid."""
     model = scripted(script)
     app = App(agents=[Agent(id="a", model=model, tools=agent.pop("tools", TOOLS), **agent)])
-    where = default_store() if store is None else store
+    where: dict[str, Any] = default_store() if store is None else store
     async with serve(app, **where, **(settings or {})) as server, Client(server.address) as client:
         yield Talk(client, model)
     for request in model.requests:

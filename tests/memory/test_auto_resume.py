@@ -34,9 +34,9 @@ async def test_the_message_is_the_answer() -> None:
         assert result.auto_resume_error == ""
         # The model reads what was asked, with the choices, and what was said.
         request: ModelRequest = talk.model.requests[1]
-        assert [m.role for m in request.messages] == ["system", "user"]
+        assert [m.role for m in request.messages] == ["system", "system", "user"]
         assert "blue" in request.messages[0].text
-        assert request.messages[1].text == "the second one, please"
+        assert request.messages[2].text == "the second one, please"
         assert request.tools == ()
         [decision] = [d async for d in talk.client.inbox.decisions(run_id=result.run_id)]
         assert (decision.verb, decision.data) == ("resume", "blue")

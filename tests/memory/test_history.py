@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.stores import default_store
 pytestmark = pytest.mark.usefixtures("each_store")
 
 
-def where(tmp_path: Path) -> dict[str, str]:
+def where(tmp_path: Path) -> dict[str, Any]:
     """One store for several servers."""
     return default_store() or {"store": f"sqlite:///{tmp_path / 'db'}"}
 
@@ -232,5 +233,5 @@ async def test_a_deleted_thread_gets_nothing_more() -> None:
         async with asyncio.timeout(20):
             await ended()
         result = await talk.agent.generate("second", memory=on())
-        assert result.remembered_messages == []
+        assert not result.remembered_messages
         assert await talk.stored() == [("user", "second"), ("assistant", "on")]

@@ -154,8 +154,8 @@ async def test_lists_show_only_the_own_tenant(two: Two) -> None:
         inbox.ListDecisionsRequest(pending_call_id=two.pending.pending_call_id),
     ):
         assert not (await bob.one("ListDecisions", request)).decisions
-    for where in ("", "ada"):
-        listed = await bob.one("ListThreads", threads.ListThreadsRequest(resource_id=where))
+    for resource in ("", "ada"):
+        listed = await bob.one("ListThreads", threads.ListThreadsRequest(resource_id=resource))
         assert [thread.thread_id for thread in listed.threads] == ["bobs"]
 
 

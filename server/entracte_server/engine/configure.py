@@ -116,7 +116,7 @@ def model_request(
         settings=settings,
         provider_options=merged.provider_options,
         include_raw=options.include_raw_chunks,
-        reserved_ids=frozenset(call.call_id for call in calls),
+        reserved_ids=frozenset((*(call.call_id for call in calls), *prompt.call_ids(messages))),
         rate_limit_wait=rate_limit_wait(agent, options) if may_wait else 0.0,
     )
 

@@ -1,6 +1,6 @@
 """Threads and their messages as the messages of responses."""
 
-from typing import assert_never
+from typing import Any, assert_never
 
 from entracte.v1 import message_pb2, run_pb2, thread_pb2
 from entracte_server.domain.messages import FilePart, ImagePart, ReasoningPart, TextPart
@@ -25,7 +25,7 @@ AUTHORS: dict[int, Author] = {
 }
 """Who may speak in a thread, by the number of the role."""
 
-_ROLES = {author: number for number, author in AUTHORS.items()}
+_ROLES: dict[str, Any] = {author: number for number, author in AUTHORS.items()}
 _STATES = values.EnumTexts(thread_pb2.ToolInvocationState.DESCRIPTOR)
 
 
@@ -69,10 +69,12 @@ def said_message(message: ThreadMessage, room: int) -> thread_pb2.ThreadMessage:
 
 def _part(part: StoredPart) -> thread_pb2.ThreadPart:
     match part:
-        case TextPart() | ImagePart() | FilePart():
-            same = to_part(part)
-            kind = same.WhichOneof("part")
-            return thread_pb2.ThreadPart(**{kind: getattr(same, kind)})
+        case TextPart():
+            return thread_pb2.ThreadPart(text=to_part(part).text)
+        case ImagePart():
+            return thread_pb2.ThreadPart(image=to_part(part).image)
+        case FilePart():
+            return thread_pb2.ThreadPart(file=to_part(part).file)
         case ReasoningPart():
             return thread_pb2.ThreadPart(reasoning=to_reasoning(part))
         case CallPart():
