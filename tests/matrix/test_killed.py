@@ -44,6 +44,16 @@ RUNS: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "a limit, killed in an answer": ("answer", ["max_steps", "tool_choice:tool", "run_id"]),
+    "what is sent back and a second model, killed in a tool": (
+        "tool",
+        [
+            "input_processors",
+            "max_processor_retries",
+            "structured_output:second_model",
+            "tool_call_concurrency",
+        ],
+    ),
+    "a veto, killed in a tool": ("tool", ["output_processors:tripwire", "require_tool_approval:patterns"]),
     "a condition, killed while suspended": (
         "",
         ["stop_when:tokens", "require_tool_approval:predicates", "is_task_complete:suppressed"],

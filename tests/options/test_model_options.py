@@ -150,6 +150,13 @@ async def test_raw_chunks(provider: FakeProvider, tmp_path: pathlib.Path, api: s
     assert [chunk.type for chunk in asked if chunk.type != "raw"] == [chunk.type for chunk in unasked]
 
 
+async def test_an_agent_s_runs_may_have_raw_chunks(tmp_path: pathlib.Path) -> None:
+    model = scripted([[{"raw": {"n": 1}}, {"text": "Hi"}]])
+    async with served(model, tmp_path / "a.db", include_raw_chunks=True) as agent:
+        assert "raw" in [chunk.type async for chunk in agent.stream("hi")]
+        assert "raw" not in [chunk.type async for chunk in agent.stream("hi", include_raw_chunks=False)]
+
+
 MEDIA = Message(
     "user",
     (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from entracte import Client, RequestInvalid
-from entracte_server import Agent, App
+from entracte_server import Agent, App, Processor
 from entracte_server.testing import scripted, serve
 from tests.models.support import Answer, FakeProvider, choice, sse, text
 from tests.options.support import agent_of
@@ -72,8 +72,21 @@ async def test_another_model_is_better_than_a_wait() -> None:
     assert [wait["model"] for wait in waits(chunks)] == ["scripted/second"]
 
 
-async def test_cancelling_ends_it(tmp_path: pathlib.Path) -> None:
-    app = App(agents=[Agent(id="one", model=scripted([limit(3000)]))])
+class Guards(Processor):
+    """Has answers held back."""
+
+    name = "guards"
+    can_veto = True
+
+    async def process_output_step(self, answer: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_cancelling_ends_it(held: bool, tmp_path: pathlib.Path) -> None:
+    """It is shown while it lasts, also where the answer is held back."""
+    guards = [Guards()] if held else []
+    app = App(agents=[Agent(id="one", model=scripted([limit(3000)]), output_processors=guards)])
     async with (
         serve(app, store=tmp_path / "a.db") as server,
         Client(server.address, timeout=30) as client,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from entracte import Client, EntracteError
-from entracte_server import Agent, App, Processor, ScorerInput, TaskCheck, ToolChoice, hook, scorer
+from entracte_server import Agent, App, Processor, ToolChoice
 from entracte_server.domain.messages import text_message
 from entracte_server.domain.options import StepOverrides
 from entracte_server.processors import (
@@ -281,6 +281,36 @@ async def test_an_error_in_a_processor_fails_closed(hook: str, how: str) -> None
             assert "end" not in shown(chunks) + result.text
 
 
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("how", ["goes on", "aborts", "attaches", "says too much"])
+async def test_what_cannot_be_kept_ends_the_run(hook: str, how: str) -> None:
+    """A state, metadata or a tripwire that cannot be stored: the run fails, or stops, once and for all."""
+
+    class Keeps(Processor):
+        name = "keeps"
+        can_veto = True
+
+    async def keep(self: Processor, *given: Any) -> None:
+        if how == "attaches":
+            self.attach(thing=object())
+        if how == "says too much":
+            self.abort("no", metadata={"all": "x" * 5_000_000})
+        self.state["thing"] = object()
+        if how == "aborts":
+            self.abort("no")
+
+    setattr(Keeps, hook, keep)
+    async with served([[{"text": "one"}, ADD], [{"text": "end"}]], known=[Keeps()]) as it:
+        async with asyncio.timeout(20):
+            result, _ = await it.told(input_processors=["keeps"], output_processors=["keeps"])
+        if how == "aborts":
+            assert result.tripwire is not None
+        else:
+            assert result.error is not None
+            assert (result.error.kind, result.tripwire) == ("processor", None)
+        assert len(it.model.requests) <= 2
+
+
 @pytest.mark.parametrize("what", ["aborts", "rewrites"])
 async def test_what_is_not_declared_is_a_failure(what: str) -> None:
     class Undeclared(Processor):
@@ -489,80 +519,3 @@ async def test_answers_sent_back_count_together() -> None:
         result, _ = await it.told(structured_output=PERSON, max_processor_retries=1)
         assert result.error is not None
         assert result.error.kind == "structured_output_invalid"
-
-
-# ---- with what steers a run ----
-
-
-async def test_a_draft_that_was_held_is_shown_and_the_result_is_processed_once() -> None:
-    @scorer
-    async def long(given: ScorerInput) -> float:
-        return float(len(given.text) > 5)
-
-    seen: list[str] = []
-
-    class Looks(Processor):
-        name = "looks"
-        can_veto = True
-
-        async def process_output_result(self, result: Result) -> None:
-            seen.append(result.text)
-            self.attach(looked=True)
-
-    model = [[{"text": "no"}], [{"text": "long enough"}]]
-    checked = TaskCheck(scorers=[long])
-    async with served(model, output_processors=[Looks()], is_task_complete=checked) as it:
-        result, chunks = await it.told()
-        assert seen == ["long enough"]
-        assert (result.text, result.stop_cause) == ("long enough", "model-finished")
-        assert shown(chunks) == "nolong enough"
-        assert [step.is_draft for step in result.steps] == [True, False]
-        assert result.response.ui_messages[-1].metadata == {"looked": True}
-
-
-async def test_a_veto_before_the_first_step_was_begun() -> None:
-    """Where a hook prepares steps, the stream says nothing of a step before that."""
-
-    @hook("prepare_step")
-    async def prepare(info: StepInfo) -> None:
-        raise AssertionError("it is too late for that")
-
-    class Never(Processor):
-        name = "never"
-
-        async def process_input(self, given: Input) -> None:
-            self.abort("never")
-
-    async with served([[{"text": "x"}]], input_processors=[Never()], prepare_step=prepare) as it:
-        result, chunks = await it.told()
-        assert result.finish_reason == "tripwire"
-        assert kinds(chunks) == ["start", "step-start", "tripwire", "step-finish", "finish"]
-
-
-async def test_the_limit_of_steps_and_a_result_that_is_stopped() -> None:
-    """The answer with the calls was shown before; it stays, and the run is stopped all the same."""
-
-    class Never(Processor):
-        name = "never"
-        can_veto = True
-
-        async def process_output_result(self, result: Result) -> None:
-            assert result.finish_reason == "tool-calls"
-            self.abort("never")
-
-    async with served([[{"text": "adding"}, ADD]], output_processors=[Never()]) as it:
-        result, chunks = await it.told(max_steps=1)
-        assert (result.finish_reason, result.text) == ("tripwire", "adding")
-        assert shown(chunks) == "adding"
-        assert [r.result for r in result.tool_results] == [3]
-
-
-async def test_a_result_that_a_client_tool_brings_is_processed() -> None:
-    theirs = {"name": "theirs", "input_schema": {"type": "object"}}
-    model = [[{"tool": "theirs", "id": "t", "args": {}}], [{"text": "done"}]]
-    async with served(model, output_processors=[Changes()]) as it:
-        result = await it.agent.generate("hi", client_tools=[theirs])
-        result = await it.agent.submit_tool_result(result.pending_calls[0], 7)
-        assert [r.result for r in result.tool_results] == [{"sum": 7}]
-        [given] = it.model.requests[1].messages[-1].parts
-        assert given.output == '{"sum":7}'

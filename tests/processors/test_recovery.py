@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from entracte import Client
-from entracte_server import Agent, App, Processor
+from entracte_server import Agent, App, Processor, StructuredOutput
 from entracte_server.processors import Answer, Input, Result
 from entracte_server.testing import scripted, serve
 from tests.processors.support import ADD, CALLED, add
@@ -153,3 +153,53 @@ async def test_a_verdict_is_not_changed_by_a_change_of_process(tmp_path: Path) -
     assert result.text == "third" == "".join(texts(chunks))
     assert [len(request.messages) for request in model.requests] == [1, 2, 2]
     assert result.usage.total_tokens >= 30
+
+
+PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+@pytest.mark.parametrize("passes", [True, False])
+async def test_an_object_that_another_process_makes_of_a_held_answer_is_held(
+    passes: bool, tmp_path: Path
+) -> None:
+    """The first process stops while the second model writes the object; what the next one has it write is
+    shown with the answer, once, or not at all."""
+
+    class Judges(Processor):
+        name = "judges"
+        can_veto = True
+
+        async def process_output_result(self, given: Result) -> None:
+            assert given.object == {"name": "Joe"}
+            if not passes:
+                self.abort("no names")
+
+    said = '{"name": "Joe"}'
+    second = scripted([[{"text": said}, {"delay": 600_000}], [{"text": said}]], name="scripted/second")
+    output = StructuredOutput(PERSON, model=second)
+    app = App(
+        agents=[
+            Agent(
+                id="a",
+                model=scripted([[{"text": "It was Joe."}]]),
+                structured_output=output,
+                output_processors=[Judges()],
+            )
+        ]
+    )
+    where: dict[str, Any] = default_store() or {"store": tmp_path / "db"}
+    async with serve(app, **where) as server, Client(server.address) as client:
+        first = await anext(aiter(client.agent("a").stream("who?")))
+        await until(lambda: bool(second.requests), "the second model is asked")
+    async with serve(app, **where) as server, Client(server.address) as client:
+        chunks = [chunk async for chunk in client.runs.watch(first.run_id)]
+        result = (await client.runs.get(first.run_id)).result
+    assert result is not None
+    if not passes:
+        assert result.finish_reason == "tripwire"
+        assert "Joe" not in repr(chunks) + repr(result)
+        return
+    assert (result.text, result.object) == ("It was Joe.", {"name": "Joe"})
+    kinds = [chunk.type for chunk in chunks]
+    assert kinds.count("object-result") == 1
+    assert kinds.index("text-delta") < kinds.index("object") < kinds.index("object-result")

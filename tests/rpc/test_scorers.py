@@ -362,6 +362,14 @@ class TestScoringData:
             assert folded.input == data.input
             assert (await agent.generate("hello")).scoring_data is None
 
+    async def test_an_agent_s_results_may_have_it(self) -> None:
+        async with serving(App(agents=[talk(return_scorer_data=True)])) as (_, client):
+            agent = client.agent("talk")
+            result = await agent.generate("hello")
+            assert result.scoring_data is not None
+            assert (await client.runs.get(result.run_id)).result == result
+            assert (await agent.generate("hello", return_scorer_data=False)).scoring_data is None
+
 
 class TestProcessors:
     async def test_scorers_see_what_processors_left(self) -> None:

@@ -12,7 +12,7 @@ import mcp.client
 import pytest
 
 from entracte import Client, InvalidArgument, ToolsetUnavailable
-from entracte_server import Agent, App, ApprovalPolicy, McpToolset, tool
+from entracte_server import Agent, App, ApprovalPolicy, McpToolset, StopWhen, tool
 from entracte_server.engine import mcp_connection
 from entracte_server.testing import scripted, serve
 from tests.toolsets import mcp_files
@@ -81,6 +81,18 @@ async def test_what_is_listed(tmp_path: Path) -> None:
             with pytest.raises(InvalidArgument, match="the agent has no tool 'files__nothing'"):
                 await agent.generate("go", toolsets=["files"], active_tools=["files__nothing"])
     assert journal(tmp_path) == [["read", "a"]] * 2
+
+
+async def test_an_agent_stops_when_a_tool_of_a_server_was_called(tmp_path: Path) -> None:
+    """Which tools there are is not known when the agent is made."""
+    async with mcp_files.over_http(mcp_files.make(tmp_path)) as url:
+        files = McpToolset("files", url=url)
+        stops = {"toolsets": ["files"], "stop_when": StopWhen(tool_called="files__read")}
+        async with serving(app_of(calling("files__read", {"path": "a"}), files, **stops)) as client:
+            result = await client.agent("agent").generate("go")
+            assert (result.stop_cause, len(result.steps)) == ("stop-when", 1)
+        with pytest.raises(ValueError, match="there is no tool 'others__read'"):
+            app_of("a/b", files, toolsets=["files"], stop_when=StopWhen(tool_called="others__read"))
 
 
 RESULTS: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {

@@ -16,7 +16,7 @@ from entracte_server.agents.scorers import Scorer, Scorers, choices, registered
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutputLike, structured_from
 from entracte_server.agents.tools import Tool
-from entracte_server.agents.toolsets import Toolset
+from entracte_server.agents.toolsets import SEPARATOR, Toolset
 from entracte_server.domain.options import ApprovalRules, ModelSettings, RunOptions, ToolChoice, ToolHooks
 from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
 from entracte_server.models.base import Model
@@ -60,6 +60,8 @@ class Agent:
         input_processors, output_processors: What looks at, changes or stops what goes into the model and
             what comes out of it: processors, or names of those of the `App`. A caller's replace them.
         max_processor_retries: How often processors may send an answer back for another try. Default 0.
+        include_raw_chunks, return_scorer_data: Whether runs show what the provider sent, and whether results
+            have what scorers see, unless the caller says otherwise. Default: they do not.
         expires_after, on_expiry: As tools have them, for the calls of tools that have none of their own
             and of client tools. A default answer answers what tools ask; other calls are declined.
 
@@ -99,6 +101,8 @@ class Agent:
         output_processors: Processors = (),
         max_processor_retries: int | None = None,
         memory: Memory | None = None,
+        include_raw_chunks: bool = False,
+        return_scorer_data: bool = False,
         expires_after: float | timedelta | None = None,
         on_expiry: WhatThen = "decline",
     ) -> None:
@@ -151,6 +155,8 @@ class Agent:
         self.output_processors = tuple(output_processors)
         self.max_processor_retries = max_processor_retries
         self.memory = memory
+        self.include_raw_chunks = include_raw_chunks
+        self.return_scorer_data = return_scorer_data
         self.own_hooks: list[Hook] = []
         self.on_iteration_complete = self._hook(on_iteration_complete)
         self.prepare_step = self._hook(prepare_step)
@@ -308,8 +314,11 @@ class App:
             elif condition.kind == "cost":
                 self.check_prices(agent)
             elif condition.kind == "tool":
-                sets = [self.toolsets[name].tools for name in agent.toolsets]
-                if not any(condition.text in tools for tools in (agent.tools, *sets)):
+                sets = [self.toolsets[name] for name in agent.toolsets]
+                # What the servers have is not known yet.
+                remote = tuple(s.name + SEPARATOR for s in sets if isinstance(s, McpToolset))
+                known = any(condition.text in tools for tools in (agent.tools, *(s.tools for s in sets)))
+                if not known and not condition.text.startswith(remote):
                     raise ValueError(f"stop_when: there is no tool {condition.text!r}")
         completion = agent.is_task_complete
         if completion is not None:

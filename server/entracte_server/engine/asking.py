@@ -248,8 +248,8 @@ class Asking:
             model=self._model_name,
             reason="tripwire",
         )
-        record = processing.settle(msgspec.structs.replace(processed.withheld(record), tripwire=tripwire))
-        record = self._kept(record)
+        record = msgspec.structs.replace(processed.withheld(record), tripwire=tripwire)
+        record = self._kept(processing.settle(record, ends=True))
         run.log.stage(steps=(record,), patch=RunPatch(usage=run.total()))
         return record
 
@@ -274,7 +274,7 @@ class Asking:
         if run.processing is not None:
             if run.processing.holds_answers or run.processing.holds_results:
                 record = processed.withheld(record)
-            record = run.processing.settle(record)
+            record = run.processing.settle(record, ends=True)
         if reason == "error" or not is_empty(record):
             run.log.stage(steps=(self._kept(record),), patch=RunPatch(usage=run.total()))
 

@@ -131,7 +131,8 @@ class Judging:
 
     def _show(self, record: StepRecord, check: CheckRecord, *, ends: bool) -> None:
         options = self._completion
-        self._run.log.emit(
+        # What a check says may quote the answer.
+        self._run.show(
             c.IsTaskComplete(
                 iteration=record.step,
                 passed=check.verdict == "passed",

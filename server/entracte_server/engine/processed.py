@@ -52,8 +52,10 @@ async def read(
             finish = [event for event in batch if type(event) is ModelFinish]
             if finish:  # what an answer cost counts, whatever becomes of it
                 answer.finish = finish[0]
-            # What the server itself says while it waits is nobody's answer.
-            run.log.extend([event for event in batch if type(event) is c.Custom])
+            # What the server itself says while it waits is nobody's answer, and is shown at once.
+            if waits := [event for event in batch if type(event) is c.Custom]:
+                run.log.extend(waits)
+                run.log.flush()
             parts = await processing.parts(
                 [event for event in batch if type(event) not in (ModelFinish, c.Custom)],  # type: ignore[misc]
                 ends=bool(finish),
@@ -74,9 +76,10 @@ async def read(
     record = answer.record(step=run.step, attempt=run.attempt, message_id="", model=model.name)
     calls = answer.call_rows(run.step)
     said = await processing.answer(record, calls, request.messages)
+    processing.keep()  # what cannot be kept fails the run before the answer is shown
     text, thoughts = _said(record, TextPart), _said(record, ReasoningPart)
     if said.text != text:
-        held = _replaced([part for part in held if type(part) is not c.Object], _TEXT, _text(said.text))
+        held = _with_text(held, said.text)
     if said.reasoning_text != thoughts:
         held = _replaced(held, _REASONING, _reasoning(said.reasoning_text))
     if (said.text, said.reasoning_text) != (text, thoughts):
@@ -107,6 +110,11 @@ def _reasoning(text: str, block: str = "reasoning") -> list[c.Payload]:
     return [c.ReasoningStart(block), c.ReasoningDelta(block, text), c.ReasoningEnd(block)] if text else []
 
 
+def _with_text(parts: Iterable[c.Payload], text: str) -> list[c.Payload]:
+    """The parts with another text, and without the object as it grew in the one before."""
+    return _replaced([part for part in parts if type(part) is not c.Object], _TEXT, _text(text))
+
+
 def _replaced(
     parts: Iterable[c.Payload], kinds: tuple[type, ...], others: list[c.Payload]
 ) -> list[c.Payload]:
@@ -120,6 +128,21 @@ def _replaced(
             out += others
             done = True
     return out if done else [*others, *out]
+
+
+def hold(run: "RunExecution", record: StepRecord, payload: c.Payload) -> None:
+    """Add a chunk to those of an answer that is held."""
+    assert run.processing is not None
+    if run.processing.held is None:  # it was another process that received the answer
+        run.processing.held = _again(run, record)
+    run.processing.held.append(payload)
+
+
+def rewrite_held(run: "RunExecution", text: str) -> None:
+    """What is held has another text."""
+    assert run.processing is not None
+    if run.processing.held is not None:  # else it is made of the record, which has the text
+        run.processing.held = _with_text(run.processing.held, text)
 
 
 def release(run: "RunExecution", record: StepRecord) -> StepRecord:

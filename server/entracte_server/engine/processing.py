@@ -137,8 +137,9 @@ class Processing:
             self._stored = self._kept
             self._run.log.stage(processing=self._kept)
 
-    def settle(self, record: StepRecord) -> StepRecord:
-        """The record of a step with what processors used, warned of and attached since the last one."""
+    def settle(self, record: StepRecord, *, ends: bool = False) -> StepRecord:
+        """The record of a step with what processors used, warned of and attached since the last one. Where
+        the run `ends` with it, what they keep is of no use any more, and cannot fail the run."""
         spent, warnings = self._kept.spent, list(record.warnings)
         metadata = json_text.parse_stored(record.metadata) if record.metadata is not None else {}
         for processor in self._by_key.values():
@@ -146,7 +147,8 @@ class Processing:
             metadata.update(processor.metadata)
             processor.warnings, processor.metadata = [], {}
         self._kept = msgspec.structs.replace(self._kept, spent=Usage(), failures=0)
-        self.keep()
+        if not ends:
+            self.keep()
         options = self._run.spec.options
         if self.sent is not None and options.include_request_body and options.structured_output is None:
             # It is asked for, so it is kept, although it repeats the conversation.
@@ -341,12 +343,14 @@ class Processing:
             if made is not None and said.final_text != final:
                 fault = "it rewrites a text that an object was made of; do so in process_output_step"
                 raise ProcessorFailed(processor.name, "process_output_result", fault)
+            if not record.held and said.final_text != final:
+                processor.warn(f"{processor.name}: the last answer had been shown, so it was not changed.")
+                said = said.replace(final_text=final)
             given = msgspec.structs.replace(said, text=earlier + said.final_text)
         if given.final_text != final:
             others = tuple(part for part in record.parts if not isinstance(part, TextPart))
             text = (TextPart(given.final_text),) if given.final_text else ()
             record = msgspec.structs.replace(record, parts=(*others, *text))
-            self.held = None
         return self.settle(record)
 
 

@@ -37,6 +37,7 @@ from entracte_server.engine.hooking import HookFailed
 from entracte_server.engine.judging import Judging
 from entracte_server.engine.processing import processing_of
 from entracte_server.engine.processor_calls import ProcessorFailed, Vetoed
+from entracte_server.engine.questions import step_text
 from entracte_server.engine.remembering import memory_of
 from entracte_server.engine.runlog import RunLog
 from entracte_server.engine.services import Services
@@ -375,6 +376,8 @@ class RunExecution:
             async with self.until_leaving():
                 record = await processing.result(record, ending.reason)
         if record.held:
+            if step_text(record) != step_text(before):
+                processed.rewrite_held(self, step_text(record))
             record = processed.release(self, record)
         if record is not before:
             self.remember(record)
@@ -394,8 +397,8 @@ class RunExecution:
 
     def show(self, payload: c.Payload) -> None:
         """Add a chunk that was made of the step's answer, which is shown when the answer is."""
-        if self.processing is not None and self.processing.held is not None:
-            self.processing.held.append(payload)
+        if self.processing is not None and self.steps and self.steps[-1].held:
+            processed.hold(self, self.steps[-1], payload)
         else:
             self.log.emit(payload)
 

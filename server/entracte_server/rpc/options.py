@@ -134,7 +134,7 @@ def options_from(
             if options.HasField("request_context")
             else None
         ),
-        include_raw_chunks=options.include_raw_chunks,
+        include_raw_chunks=_flag(options, "include_raw_chunks", agent.include_raw_chunks),
         execution_timeout=_timeout(options),
         cancel_on_disconnect=options.cancel_on_disconnect,
         include_request_body=options.include_request_body,
@@ -145,7 +145,7 @@ def options_from(
         tracing_options=tracing_from(options),
         rate_limit_wait=_rate_limit_wait(options),
         scorers=scorers_from(options, app.scorers),
-        return_scorer_data=options.return_scorer_data,
+        return_scorer_data=_flag(options, "return_scorer_data", agent.return_scorer_data),
         stop_when=stop_when(app, agent, options, names),
         on_iteration_complete=hook_name(
             app, "options.on_iteration_complete", options.on_iteration_complete, "iteration_complete"
@@ -190,6 +190,11 @@ def _at_least_one(options: options_pb2.GenerateOptions, name: str) -> int | None
     if value < 1:
         raise invalid(f"options.{name}", "must be at least 1")
     return value
+
+
+def _flag(options: options_pb2.GenerateOptions, name: str, otherwise: bool) -> bool:
+    """What the caller says, else what the agent does."""
+    return getattr(options, name) if options.HasField(name) else otherwise  # type: ignore[arg-type]
 
 
 def _active(options: options_pb2.GenerateOptions, pinned: Iterable[PinnedTool]) -> tuple[PinnedTool, ...]:

@@ -182,9 +182,13 @@ class GenerateOptions(_message.Message):
     save_per_step: _builtins.bool
     """Whether messages are saved to the thread after each step rather than at the end. Goes with `memory`."""
     include_raw_chunks: _builtins.bool
-    """Whether the provider's own events are streamed as `raw` chunks. Default false."""
+    """Whether the provider's own events are streamed as `raw` chunks. Default: what the agent
+    says, else false.
+    """
     return_scorer_data: _builtins.bool
-    """Whether the result carries what scorers see, in `GenerateResult.scoring_data`. Default false."""
+    """Whether the result carries what scorers see, in `GenerateResult.scoring_data`. Default: what the
+    agent says, else false.
+    """
     cancel_on_disconnect: _builtins.bool
     """Whether the run is cancelled when nobody, in any process, has followed it for 10 seconds.
     Default false: a run outlives its client.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import pydantic
 
 from entracte_server.agents.scorers import NAME, NAME_RULE
+from entracte_server.domain import json_text
 from entracte_server.models.base import Model, ModelRequest
 
 INPUT_HOOKS = ("process_input", "process_input_step", "process_llm_request")
@@ -159,6 +160,8 @@ class Processor:
         text = None
         if metadata is not None:
             text = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False)
+            if len(text.encode(errors="replace")) > json_text.MAX_JSON_BYTES:
+                raise ValueError(f"metadata may have {json_text.MAX_JSON_BYTES} bytes")
         raise Tripped(str(reason)[:MAX_REASON], retry, text)
 
     def warn(self, text: str) -> None:
@@ -166,7 +169,9 @@ class Processor:
         self.warnings.append(text[:MAX_REASON])
 
     def attach(self, **metadata: Any) -> None:
-        """Add JSON values to the metadata of the answer's message, which is in `response.ui_messages`."""
+        """Add JSON values to the metadata of the answer's message, which is in `response.ui_messages`.
+        Raises `TypeError` or `ValueError` for what is no JSON."""
+        json_text.dump_for_storage(metadata)
         self.metadata.update(metadata)
 
     async def ask(self, request: ModelRequest) -> str:

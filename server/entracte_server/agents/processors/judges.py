@@ -1,7 +1,8 @@
 """Processors that ask a model: moderation, prompt injection, language."""
 
+import re
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import pydantic
@@ -98,10 +99,14 @@ def _read(kind: type[V], text: str) -> V:
 CATEGORIES = ("hate", "harassment", "violence", "self-harm", "sexual", "illegal")
 
 
+Share = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
+"""From 0 to 1; a model that says 80 means much, one that says NaN means nothing."""
+
+
 class Scores(pydantic.BaseModel):
     """How much of each category there is in a text, from 0 to 1."""
 
-    categories: dict[str, float]
+    categories: dict[str, Share]
     reason: str = ""
 
 
@@ -149,9 +154,10 @@ class Moderation(Judge):
         if found is None:
             return
         over = {
-            name: found.categories[name]
+            name: score
             for name in names
-            if found.categories.get(name, 0.0) >= self.parameters.threshold
+            for written, score in found.categories.items()
+            if _as_written(written) == _as_written(name) and score >= self.parameters.threshold
         }
         if over:
             self.judged(
@@ -162,10 +168,15 @@ class Moderation(Judge):
             )
 
 
+def _as_written(category: str) -> str:
+    """A category however a model writes it: `Self_Harm` is `self-harm`."""
+    return re.sub(r"[\W_]+", " ", category.casefold()).strip()
+
+
 class Injection(pydantic.BaseModel):
     """Whether a text tries to take a model over."""
 
-    injection: float
+    injection: Share
     kind: str = ""
     reason: str = ""
 
@@ -220,7 +231,7 @@ class Language(pydantic.BaseModel):
     """The language of a text, and the text in another."""
 
     language: str
-    confidence: float = 1.0
+    confidence: Share = 1.0
     translation: str | None = None
 
 
