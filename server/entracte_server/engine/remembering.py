@@ -54,6 +54,8 @@ class Memory:
         if self._remembered is None:
             self._remembered = await self._find()
             run.log.stage(remembered=self._remembered)
+        elif self._saves:
+            await self._find_saved()
         remembered = await spec_with(
             run.services.store, run.log.key[0], self._asked, self._options, self._remembered
         )
@@ -75,6 +77,20 @@ class Memory:
         if not found:
             return Remembered()
         return Remembered(found[0].position, found[-1].position)
+
+    async def _find_saved(self) -> None:
+        """What an earlier segment added: it keeps its times, and is not written again unless it changed."""
+        run, where = self._run, MessageRange(run_id=self._run.row.run_id)
+        store, tenant = run.services.store, run.log.key[0]
+        page: list[ThreadMessage] | None = None
+        while page is None or page:
+            try:
+                page = await store.read_messages(tenant, self._options.thread_id, where, limit=PAGE)
+            except NotFound:  # it was deleted
+                return
+            for message in page:
+                self._saved[message.id] = msgspec.structs.replace(message, position=0)
+                where = msgspec.structs.replace(where, after=message.position)
 
     def keep_input(self) -> None:
         """What the run was asked becomes part of the thread with its next write."""
@@ -130,9 +146,12 @@ class Memory:
             )
         return found
 
+    @property
+    def _saves(self) -> bool:
+        return self._options.save_messages and not self._options.read_only
+
     def _stage(self, messages: list[ThreadMessage]) -> None:
-        options = self._options
-        if options.read_only or not options.save_messages:
+        if not self._saves:
             return
         changed = []
         for message in messages:

@@ -180,9 +180,10 @@ def delete(op: DeleteThread, at: Attempt) -> Program[DeletedThread]:
         (before,) = yield [(_DELETED_BEFORE, (*key, at.token))]
         if before.rows:
             return DeletedThread()
-    *found, thread, runs = yield [
-        *requests.find(op.request),
+    # The request is looked for once the lock is had: the same one may have been at it.
+    thread, *found, runs = yield [
         (LOCK_THREAD, key),
+        *requests.find(op.request),
         (RUNS_OF_THREAD, key),
     ]
     made = requests.made_by(op.request, found)
