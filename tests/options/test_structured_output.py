@@ -230,6 +230,15 @@ async def test_a_provider_is_to_enforce_a_schema_that_it_can(schema: Any, strict
     assert model.requests[0].response_format.strict is strict
 
 
+async def test_a_value_that_was_not_wrapped_although_it_was_asked_for() -> None:
+    """It looks like the wrapper, and is the answer."""
+    inner = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+    schema = {"anyOf": [inner, {"type": "null"}]}
+    for text, value in (('{"result":1}', {"result": 1}), ('{"result":{"result":2}}', {"result": 2})):
+        result = await generated(scripted([[{"text": text}]]), structured_output={"schema": schema})
+        assert result.object == value
+
+
 async def test_a_provider_that_refuses_the_native_form_is_asked_once_more() -> None:
     """Whatever the server knows of it; and not again in the same run."""
 

@@ -357,8 +357,9 @@ def processing_of(run: "RunExecution", kept: Kept | None) -> Processing | None:
         return None
 
     async def question(processor: Processor, request: ModelRequest) -> tuple[str, Usage]:
-        usage = [Usage()]
-        return await ask(services.resolve(processor), request, usage), usage[0]
+        spent: dict[str, Usage] = {}
+        text = await ask(services.resolve(processor), request, spent)
+        return text, sum(spent.values(), Usage())
 
     retries = options.max_processor_retries
     return Processing(

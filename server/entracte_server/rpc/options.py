@@ -25,7 +25,13 @@ from entracte_server.rpc.call import current
 from entracte_server.rpc.messages import messages_from, system_from
 from entracte_server.rpc.processor_options import max_retries, processor_refs
 from entracte_server.rpc.scorer_options import scorers_from
-from entracte_server.rpc.stopping_options import hook_name, stop_when, task_completion, tool_hooks
+from entracte_server.rpc.stopping_options import (
+    check_prices,
+    hook_name,
+    stop_when,
+    task_completion,
+    tool_hooks,
+)
 from entracte_server.rpc.structured_options import structured_output
 from entracte_server.rpc.tracing_options import telemetry_from, tracing_from
 
@@ -118,7 +124,7 @@ def options_from(
     client_tools = _client_tools(tools, options)
     names = {*tools, *(tool.name for tool in client_tools)}
     instructions = system_from("options.instructions", options.instructions)
-    return RunOptions(
+    made = RunOptions(
         max_steps=_at_least_one(options, "max_steps"),
         active_tools=_active_tools(options, names),
         require_tool_approval=approval_from(app, options),
@@ -147,7 +153,7 @@ def options_from(
         rate_limit_wait=_rate_limit_wait(options),
         scorers=scorers_from(options, app.scorers),
         return_scorer_data=_flag(options, "return_scorer_data", agent.return_scorer_data),
-        stop_when=stop_when(app, agent, options, names),
+        stop_when=stop_when(app, options, names),
         on_iteration_complete=hook_name(
             app, "options.on_iteration_complete", options.on_iteration_complete, "iteration_complete"
         ),
@@ -159,6 +165,8 @@ def options_from(
         output_processors=processor_refs(app, options, "output_processors"),
         max_processor_retries=max_retries(options),
     )
+    check_prices(app, agent, made)
+    return made
 
 
 def _refuse_unknown(path: str, message: Message) -> None:
