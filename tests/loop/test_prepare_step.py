@@ -79,6 +79,9 @@ async def test_a_model_that_cannot_be_asked() -> None:
         assert result.error is not None
         assert result.error.kind == "hook"
         assert "cannot be asked" in result.error.message
+        async with it.agent.stream("hi", prepare_step="prepare") as stream:
+            assert [chunk.type async for chunk in stream] == ["start", "error", "finish"]
+            assert stream.fold.steps == (await stream.result()).steps == ()
 
 
 async def test_no_tools_and_a_call_all_the_same() -> None:

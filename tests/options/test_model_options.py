@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from entracte import Client, FilePart, ImagePart, Message, TextPart
+from entracte import Client, FilePart, ImagePart, Internal, Message, TextPart
 from entracte_server import Agent, App, ModelSettings, StepInfo, StepOverrides, hook, tool
 from entracte_server.domain.messages import ToolCallPart
 from entracte_server.testing import scripted, serve
@@ -179,6 +179,21 @@ async def test_another_model_for_a_step(provider: FakeProvider, tmp_path: pathli
     assert (parked.request.body["model"], result.request.body["model"]) == ("cheap", "m")
     assert [request.body["model"] for request in provider.requests] == ["cheap", "m"]
     assert models == ["acme/cheap"]
+
+
+async def test_instructions_that_are_no_texts_make_no_run(tmp_path: pathlib.Path) -> None:
+    """A run that could not be read again would be the price."""
+
+    def instructions(context: Any) -> Any:
+        return ["Be brief.", context.get("tone", 3)]
+
+    model = scripted([[{"text": "Hi"}]])
+    async with served(model, tmp_path / "a.db", instructions=instructions) as client:
+        with pytest.raises(Internal):
+            await client.generate("hi", run_id="r")
+        result = await client.generate("hi", run_id="r", request_context={"tone": "Kindly."})
+        assert result.text == "Hi"
+    assert model.calls == 1
 
 
 async def test_the_ids_of_a_conversation_that_is_carried_on_are_taken(tmp_path: pathlib.Path) -> None:

@@ -552,6 +552,16 @@ async def test_a_rate_limit_of_the_structuring_model_is_waited_for_as_any() -> N
     assert waits == ["scripted/second"]
 
 
+async def test_half_an_object_of_a_run_that_was_cut_is_none() -> None:
+    """Neither in the result nor in what a reader made of the chunks."""
+    second = scripted([[{"text": '{"city": "Os'}, {"delay": 60_000}]], name="scripted/second")
+    output = AgentOutput(CITY, model=second)
+    result = await generated(
+        scripted([[{"text": "Oslo."}]]), {"structured_output": output}, execution_timeout=0.3
+    )
+    assert (result.text, result.object_json, result.stop_cause) == ("Oslo.", None, "timeout")
+
+
 async def test_prose_that_was_cut_makes_no_object() -> None:
     second = scripted([FINE], name="scripted/second")
     first = scripted([[{"text": "It is Os"}, {"finish": "length"}]])
