@@ -71,7 +71,9 @@ async def serving(
 ) -> AsyncIterator[Served]:
     """Serve an agent that follows a script."""
     model = scripted(script)
-    made = App(agents=[Agent(id="a", model=model, tools=tools, **agent)], **(app or {}))
+    app = dict(app or {})
+    others = app.pop("more_agents", ())
+    made = App(agents=[Agent(id="a", model=model, tools=tools, **agent), *others], **app)
     async with serve(made, store=store) as server, Client(server.address) as client:
         yield Served(client, model)
 

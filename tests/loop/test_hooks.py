@@ -271,3 +271,23 @@ async def test_a_hook_that_exits_or_cancels_itself() -> None:
     for function in (cancels, exits):
         careless = Hook(kind="stop_when", name="x", function=function, on_error="continue")
         assert await runner.call(careless, None, bool) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Iteration(go_on=True, feedback=5),  # type: ignore[arg-type]
+        Iteration(feedback=None),  # type: ignore[arg-type]
+        Iteration(go_on="no"),  # type: ignore[arg-type]
+        Iteration(go_on=True, feedback="half a letter: \ud800"),
+    ],
+    ids=str,
+)
+async def test_an_answer_that_could_not_be_read_again(answer: Iteration) -> None:
+    """What a hook says is kept with the run: what cannot be fails it, and it can be read all the same."""
+    async with serving([[{"text": "a"}]], app={"hooks": [iteration({1: answer}, [])]}) as it:
+        result = await it.both(on_iteration_complete="look")
+        assert (result.finish_reason, result.text) == ("error", "a")
+        assert result.error is not None
+        assert result.error.kind == "hook"
+        assert "look failed: its answer cannot be used" in result.error.message

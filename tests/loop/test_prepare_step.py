@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from entracte_server import (
     Hook,
     ModelSettings,
@@ -11,6 +13,7 @@ from entracte_server import (
     ToolChoice,
     text_message,
 )
+from entracte_server.domain.messages import Message, ToolCallPart
 from tests.loop.support import LOOP, serving
 
 
@@ -70,13 +73,15 @@ async def test_overrides_hold_for_their_step_only() -> None:
         assert [chunk.tool_call_id for chunk in result.tool_results] == ["c1", "c3"]
 
 
-async def test_another_model_for_a_step() -> None:
-    """By name; what it is called is shown from the first chunk on."""
+async def test_a_model_that_cannot_be_asked() -> None:
     async with serving(LOOP, app={"hooks": [preparing({1: StepOverrides(model="scripted/other")})]}) as it:
         result = await it.both(prepare_step="prepare")
         assert result.error is not None
         assert result.error.kind == "hook"
         assert "cannot be asked" in result.error.message
+        async with it.agent.stream("hi", prepare_step="prepare") as stream:
+            assert [chunk.type async for chunk in stream] == ["start", "error", "finish"]
+            assert stream.fold.steps == (await stream.result()).steps == ()
 
 
 async def test_no_tools_and_a_call_all_the_same() -> None:
@@ -121,6 +126,41 @@ async def test_a_step_that_cannot_be_prepared_fails_the_run() -> None:
             assert (result.finish_reason, it.model.calls) == ("error", 0)
             assert result.error is not None
             assert (result.error.kind, "does not have" in result.error.message) == ("hook", True)
+
+
+WRONG: dict[str, Any] = {
+    "system": StepOverrides(system="Be brief."),  # type: ignore[arg-type]
+    "messages": StepOverrides(messages=({"role": "user", "text": "hi"},)),  # type: ignore[arg-type]
+    "active_tools": StepOverrides(active_tools="echo"),  # type: ignore[arg-type]
+    "tool_choice": StepOverrides(tool_choice="none"),  # type: ignore[arg-type]
+    "mode": StepOverrides(tool_choice=ToolChoice("sometimes")),  # type: ignore[arg-type]
+    "temperature": StepOverrides(model_settings=ModelSettings(temperature="hot")),  # type: ignore[arg-type]
+    "provider_options": StepOverrides(provider_options={"p": 3}),  # type: ignore[dict-item]
+    "unsupported": StepOverrides(provider_options={"p": {"x": object()}}),
+    "surrogates": StepOverrides(system=("half a letter: \ud800",)),
+    "does not have: ''": StepOverrides(tool_choice=ToolChoice("tool")),
+    "without a result": StepOverrides(
+        messages=(Message("assistant", (ToolCallPart("c9", "echo", "{}"),)), text_message("user", "hi"))
+    ),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+async def test_overrides_that_cannot_be_used_fail_the_run(words: str) -> None:
+    """They are told by what is wrong with them, and the run can be read."""
+    async with serving(app={"hooks": [preparing({2: WRONG[words]})]}) as it:
+        result = await it.both(prepare_step="prepare")
+        assert (result.finish_reason, result.text, it.model.calls) == ("error", "s1 ", 1)
+        assert result.error is not None
+        assert (result.error.kind, words in result.error.message) == ("hook", True), result.error.message
+
+
+async def test_lists_will_do() -> None:
+    changed = StepOverrides(active_tools=["other"], system=["BRIEF"])  # type: ignore[arg-type]
+    async with serving(LOOP, app={"hooks": [preparing({2: changed})]}) as it:
+        await it.both(prepare_step="prepare")
+        assert [tool.name for tool in it.model.requests[1].tools] == ["other"]
+        assert it.prompts[1][0] == ("system", "BRIEF")
 
 
 async def test_the_agents_own() -> None:

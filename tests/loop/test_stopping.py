@@ -6,7 +6,19 @@ from typing import Any
 import pytest
 
 from entracte import RequestInvalid, StopWhen
-from entracte_server import Agent, App, Hook, Price, StopInfo, hook
+from entracte_server import (
+    Agent,
+    App,
+    Hook,
+    Iteration,
+    LlmScorer,
+    McpToolset,
+    Price,
+    StopInfo,
+    StructuredOutput,
+    TaskCheck,
+    hook,
+)
 from entracte_server import StopWhen as AgentStopWhen
 from entracte_server.testing import scripted
 from tests.loop.support import LOOP, call, serving
@@ -63,6 +75,42 @@ async def test_tokens_and_cost() -> None:
         # A step costs 50 * 2 + 50 * 1 + 10 * 10 = 250 millionths.
         assert len((await it.both(stop_when={"cost_micros": 250})).steps) == 1
         assert len((await it.both(stop_when={"cost_micros": 251})).steps) == 2
+
+
+async def test_what_judges_and_structures_costs_as_well() -> None:
+    """By its own price, which has to be known before anything is asked."""
+    judge = scripted([[{"text": '{"score": 0}'}]], name="scripted/judge")
+    second = scripted([[{"text": "1"}]], name="scripted/second")
+    thorough = LlmScorer(name="thorough", model=judge, criteria="It is thorough.")
+    cheap = Price(input=1.0, output=1.0)  # a call has 15 tokens
+    prices = {"scripted/script": cheap, "scripted/judge": Price(input=0.0, output=20.0)}
+    checks: dict[str, Any] = {"is_task_complete": {"scorers": ["thorough"]}}
+    structured: dict[str, Any] = {"structured_output": {"schema": {}, "model": "scripted/second"}}
+    # So that callers can name it.
+    structuring = Agent(id="b", model=second, structured_output=StructuredOutput({}, model=second))
+    made = {"scorers": [thorough], "prices": prices, "more_agents": [structuring]}
+    async with serving([[{"text": "a"}]], app=made) as it:
+        # A step costs 15, and the judge 5 tokens of 20.
+        for limit, steps in ((115, 1), (116, 2), (231, 3)):
+            result = await it.both(stop_when={"cost_micros": limit}, max_steps=5, **checks)
+            assert (len(result.steps), result.stop_cause) == (steps, "task-incomplete")
+        with pytest.raises(RequestInvalid) as refusal:
+            await it.agent.generate("hi", stop_when={"cost_micros": 1}, **structured)
+        [violation] = refusal.value.violations
+        assert violation.field == "options.stop_when[0].cost_micros"
+        assert "what scripted/second costs is not known" in violation.description
+    prices["scripted/second"] = Price(input=10.0, output=0.0)
+    again = {"hooks": [Hook(kind="iteration_complete", name="go", function=lambda _: Iteration(go_on=True))]}
+    async with serving([[{"text": "a"}]], app={**made, **again}) as it:
+        # 15, and the second model's 10 tokens of 10.
+        for limit, steps in ((115, 1), (116, 2)):
+            options: dict[str, Any] = {
+                "on_iteration_complete": "go",
+                "stop_when": {"cost_micros": limit},
+                **structured,
+            }
+            result = await it.both(**options)
+            assert (len(result.steps), result.stop_cause) == (steps, "stop-when")
 
 
 async def test_the_agents_own_and_the_callers() -> None:
@@ -135,6 +183,18 @@ def test_what_an_app_refuses() -> None:
     }.values():
         with pytest.raises(ValueError, match=words):
             App(agents=[Agent(id="a", model=model, stop_when=wrong)])
+    judge = LlmScorer(name="j", model="openai/judge", criteria="x")
+    cases: Any = (
+        ({"is_task_complete": TaskCheck(scorers=[judge])}, "openai/judge"),
+        ({"structured_output": StructuredOutput({}, model="openai/second")}, "openai/second"),
+    )
+    for more, unpriced in cases:
+        limited = Agent(id="a", model=model, stop_when=AgentStopWhen(cost_micros=1), **more)
+        with pytest.raises(ValueError, match=f"what {unpriced} costs"):
+            App(agents=[limited], prices={"scripted/script": Price(1, 1)})
+    # What an MCP server has is not known yet.
+    outside = Agent(id="a", model=model, toolsets=["m"], stop_when=AgentStopWhen(tool_called="m__read"))
+    assert App(agents=[outside], toolsets=[McpToolset("m", command=["mcp-server"])]).agents
     with pytest.raises(ValueError, match="exactly one"):
         Agent(id="a", model=model, stop_when=AgentStopWhen())
     with pytest.raises(ValueError, match="at least 1"):

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from entracte import Client, FilePart, ImagePart, Message, TextPart
-from entracte_server import Agent, App, ModelSettings, tool
+from entracte import Client, FilePart, ImagePart, Internal, Message, TextPart
+from entracte_server import Agent, App, ModelSettings, StepInfo, StepOverrides, hook, tool
+from entracte_server.domain.messages import ToolCallPart
 from entracte_server.testing import scripted, serve
 from tests.models import responses_wire as wire
 from tests.models.support import Answer, FakeProvider, choice, text
@@ -99,7 +100,10 @@ async def test_settings_on_the_wire(provider: FakeProvider, tmp_path: pathlib.Pa
         result = await client.generate(
             "hi",
             model_settings={**SETTINGS, "headers": headers},
-            provider_options={"acme": {"reasoningEffort": "low"}, "openai": {"user": "x"}},
+            provider_options={
+                "acme": {"reasoningEffort": "low", "tools": [], "messages": []},
+                "openai": {"user": "x"},
+            },
             active_tools=[],
         )
     [request] = provider.requests
@@ -120,7 +124,7 @@ async def test_settings_on_the_wire(provider: FakeProvider, tmp_path: pathlib.Pa
     assert request.headers["authorization"] == "Bearer secret-key-1"
     assert (request.headers["x-a"], request.headers["x-gate"]) == ("b", "mine")
     told = " ".join(result.warnings)
-    for name in ("top_k", "Authorization", "x-gate", "Content-Length"):
+    for name in ("option tools", "option messages", "top_k", "Authorization", "x-gate", "Content-Length"):
         assert name in told
     assert "x-a" not in told
 
@@ -155,6 +159,53 @@ async def test_an_agent_s_runs_may_have_raw_chunks(tmp_path: pathlib.Path) -> No
     async with served(model, tmp_path / "a.db", include_raw_chunks=True) as agent:
         assert "raw" in [chunk.type async for chunk in agent.stream("hi")]
         assert "raw" not in [chunk.type async for chunk in agent.stream("hi", include_raw_chunks=False)]
+
+
+async def test_another_model_for_a_step(provider: FakeProvider, tmp_path: pathlib.Path) -> None:
+    """A hook chooses it by name, for that step; the request that was made to it can be seen."""
+
+    @hook("prepare_step")
+    async def first_cheap(info: StepInfo) -> StepOverrides | None:
+        return StepOverrides(model="acme/cheap") if info.number == 1 else None
+
+    call = {"index": 0, "id": "c1", "function": {"name": "pay", "arguments": "{}"}}
+    provider.say([choice({"tool_calls": [call]}), choice({}, "tool_calls")], HI)
+    acme = {"base_url": provider.url, "api_key": "secret-key-1"}
+    async with served("acme/m", tmp_path / "a.db", {"acme": acme}, prepare_step=first_cheap) as client:
+        stream = client.stream("hi", include_request_body=True)
+        models = [chunk.model async for chunk in stream if chunk.type == "step-start"]
+        parked = await stream.result()
+        result = await client.approve(parked.pending_calls[0])
+    assert (parked.request.body["model"], result.request.body["model"]) == ("cheap", "m")
+    assert [request.body["model"] for request in provider.requests] == ["cheap", "m"]
+    assert models == ["acme/cheap"]
+
+
+async def test_instructions_that_are_no_texts_make_no_run(tmp_path: pathlib.Path) -> None:
+    """A run that could not be read again would be the price."""
+
+    def instructions(context: Any) -> Any:
+        return ["Be brief.", context.get("tone", 3)]
+
+    model = scripted([[{"text": "Hi"}]])
+    async with served(model, tmp_path / "a.db", instructions=instructions) as client:
+        with pytest.raises(Internal):
+            await client.generate("hi", run_id="r")
+        result = await client.generate("hi", run_id="r", request_context={"tone": "Kindly."})
+        assert result.text == "Hi"
+    assert model.calls == 1
+
+
+async def test_the_ids_of_a_conversation_that_is_carried_on_are_taken(tmp_path: pathlib.Path) -> None:
+    """A model that begins to count anew gets another id for its call, so that each is there once."""
+    model = scripted([[{"tool": "pay", "id": "c1"}], [{"text": "ok"}]] * 2)
+    async with served(model, tmp_path / "a.db") as client:
+        first = await client.approve((await client.generate("go")).pending_calls[0])
+        second = await client.approve((await client.generate([*first.messages, "again"])).pending_calls[0])
+    [told] = second.tool_calls
+    assert told.tool_call_id != "c1"
+    parts = [part for message in model.requests[-1].messages for part in message.parts]
+    assert [p.tool_call_id for p in parts if isinstance(p, ToolCallPart)] == ["c1", told.tool_call_id]
 
 
 MEDIA = Message(

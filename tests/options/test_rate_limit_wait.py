@@ -140,6 +140,36 @@ async def provider() -> AsyncIterator[FakeProvider]:
         yield fake
 
 
+@pytest.mark.parametrize(
+    "after", ["inf", "1e300", "nan", "-7", "Wed, 21 Oct 99999999999999999999 07:28:00 GMT"]
+)
+async def test_a_provider_that_asks_for_the_impossible(
+    after: str, provider: FakeProvider, tmp_path: pathlib.Path
+) -> None:
+    """Times beyond all measure are as if nothing was said."""
+    error = json.dumps({"error": {"message": "Slow down."}}).encode()
+    never = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "9" * 20 + "h"}
+    headers = {"retry-after": after, **never}
+    app = App(agents=[Agent(id="one", model="acme/m")])
+    acme = {"base_url": provider.url, "api_key": "secret-key-1"}
+    async with (
+        serve(app, store=tmp_path / "a.db", providers={"acme": acme}) as server,
+        Client(server.address, timeout=10) as client,
+    ):
+        provider.say(Answer([error], status=429, headers={**HEADERS, **headers}))
+        one = client.agent("one")
+        result = await one.generate("go", model_settings={"max_retries": 0})
+        assert result.error is not None
+        assert (result.error.provider_status, result.error.retry_after) == (429, None)
+        answer = [sse([*text("Hi"), choice({}, "stop")])]
+        provider.say(Answer(answer, headers={"content-type": "text/event-stream", **headers}))
+        result = await one.generate("go", rate_limit_wait=60)
+        assert result.text == "Hi"
+        assert result.response is not None
+        assert result.response.request_limit is not None
+        assert (result.response.request_limit.remaining, result.response.request_limit.reset) == (0, None)
+
+
 async def test_the_figures_are_in_the_result(provider: FakeProvider, tmp_path: pathlib.Path) -> None:
     """Those of a limit that was met, and those of the answer, as headers and as numbers."""
     error = json.dumps({"error": {"message": "Slow down."}}).encode()

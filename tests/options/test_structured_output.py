@@ -230,6 +230,15 @@ async def test_a_provider_is_to_enforce_a_schema_that_it_can(schema: Any, strict
     assert model.requests[0].response_format.strict is strict
 
 
+async def test_a_value_that_was_not_wrapped_although_it_was_asked_for() -> None:
+    """It looks like the wrapper, and is the answer."""
+    inner = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+    schema = {"anyOf": [inner, {"type": "null"}]}
+    for text, value in (('{"result":1}', {"result": 1}), ('{"result":{"result":2}}', {"result": 2})):
+        result = await generated(scripted([[{"text": text}]]), structured_output={"schema": schema})
+        assert result.object == value
+
+
 async def test_a_provider_that_refuses_the_native_form_is_asked_once_more() -> None:
     """Whatever the server knows of it; and not again in the same run."""
 
@@ -541,6 +550,16 @@ async def test_a_rate_limit_of_the_structuring_model_is_waited_for_as_any() -> N
         waits = [chunk.data["model"] async for chunk in stream if chunk.type == "custom"]
         assert (await stream.result()).object == {"city": "Oslo"}
     assert waits == ["scripted/second"]
+
+
+async def test_half_an_object_of_a_run_that_was_cut_is_none() -> None:
+    """Neither in the result nor in what a reader made of the chunks."""
+    second = scripted([[{"text": '{"city": "Os'}, {"delay": 60_000}]], name="scripted/second")
+    output = AgentOutput(CITY, model=second)
+    result = await generated(
+        scripted([[{"text": "Oslo."}]]), {"structured_output": output}, execution_timeout=0.3
+    )
+    assert (result.text, result.object_json, result.stop_cause) == ("Oslo.", None, "timeout")
 
 
 async def test_prose_that_was_cut_makes_no_object() -> None:

@@ -275,3 +275,18 @@ async def test_nobody_takes_over_what_he_cannot_execute(tmp_path: Path) -> None:
 
 async def first_chunk_of(caller: Caller, run_id: str) -> None:
     await anext(aiter(chunks_of(caller.open_stream("go", run_id=run_id))))
+
+
+async def test_a_run_that_fails_in_a_way_that_nobody_foresaw_is_given_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it for ever, and its model is not asked for ever."""
+    monkeypatch.setattr("entracte_server.engine.keeper.ROUND", 0.02)
+    model = scripted([[{"throw": "later", "retryAfter": 1e300}]])  # a time that no message can hold
+    app = App(agents=[Agent(id="one", model=model)])
+    async with serve(app, store=tmp_path / "db") as server, Client(server.address, timeout=30) as client:
+        result = await client.agent("one").generate("go")
+        assert (await client.runs.get(result.run_id)).state == "failed"
+    assert (result.finish_reason, result.stop_cause) == ("error", "error")
+    assert result.error is not None
+    assert (result.error.kind, model.calls) == ("recovery_exhausted", 4)

@@ -87,11 +87,13 @@ class Fold:
             return None
         if chunk.type == "finish":
             self.finish = chunk
+            if chunk.reason != "suspended":
+                self._end()
             return None
         self.finish = None
         if chunk.type == "error":
             self.error = chunk.error
-        if not chunk.step:
+        if not chunk.step or chunk.type in ("error", "abort"):  # which begin no step
             return None
         step = self._steps.get(chunk.step)
         if step is None or chunk.attempt > step.attempt:
@@ -99,6 +101,12 @@ class Fold:
         elif chunk.attempt < step.attempt:
             return None
         return self._add_to(step, chunk)
+
+    def _end(self) -> None:
+        """What is left of an object in a step that was cut never was one."""
+        for step in self._steps.values():
+            if not step.is_object_valid:
+                step.object_json = None
 
     def _add_to(self, step: _Step, chunk: Chunk) -> StepResult | None:
         match chunk.type:

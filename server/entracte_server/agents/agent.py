@@ -12,11 +12,12 @@ from entracte_server.agents.memory import Memory
 from entracte_server.agents.processors import chains as processor_chains
 from entracte_server.agents.processors.base import Processor, Processors
 from entracte_server.agents.processors.base import registered as registered_processors
-from entracte_server.agents.scorers import Scorer, Scorers, choices, registered
+from entracte_server.agents.scorers import LlmScorer, Scorer, Scorers, choices, registered
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutputLike, structured_from
 from entracte_server.agents.tools import Tool
 from entracte_server.agents.toolsets import SEPARATOR, Toolset
+from entracte_server.domain import json_text
 from entracte_server.domain.options import ApprovalRules, ModelSettings, RunOptions, ToolChoice, ToolHooks
 from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
 from entracte_server.models.base import Model
@@ -232,7 +233,10 @@ class Agent:
                 given = given(request_context)
             except (SystemExit, KeyboardInterrupt) as error:  # must not end the server
                 raise RuntimeError(f"the instructions of {self.id} raised {error!r}") from error
-        return (given,) if isinstance(given, str) and given else tuple(given)
+        texts = (given,) if isinstance(given, str) and given else tuple(given)
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"the instructions of {self.id} are no texts")
+        return tuple(json_text.scrub(text) for text in texts)
 
     def __repr__(self) -> str:
         return f"<Agent {self.id}>"
@@ -311,8 +315,6 @@ class App:
         for condition in agent.stop_when:
             if condition.kind == "predicate":
                 named.append((condition.text, "stop_when"))
-            elif condition.kind == "cost":
-                self.check_prices(agent)
             elif condition.kind == "tool":
                 sets = [self.toolsets[name] for name in agent.toolsets]
                 # What the servers have is not known yet.
@@ -329,6 +331,9 @@ class App:
         for name, kind in named:
             if name:
                 find(self.hooks, name, kind)
+        if any(condition.kind == "cost" for condition in agent.stop_when):
+            structured = agent.structured_output.options if agent.structured_output is not None else None
+            self.check_prices(agent, RunOptions(structured_output=structured))
 
     def processors_of(self, agent: Agent, options: RunOptions) -> tuple[list[Processor], list[Processor]]:
         """The input and the output processors of a run, made for it."""
@@ -342,9 +347,16 @@ class App:
         own = (item for chain in chains for item in chain if isinstance(item, Processor))
         return list({id(item): item for item in (*self.processors.values(), *own)}.values())
 
-    def check_prices(self, agent: Agent) -> None:
-        """Raises `ValueError` unless all models of an agent have a price."""
-        for model in agent.models:
+    def check_prices(self, agent: Agent, options: RunOptions) -> None:
+        """Raises `ValueError` unless there is a price for all models of a run of an agent: its own, those
+        that judge whether the task is complete, and the one that structures its answers."""
+        models = list(agent.models)
+        if (completion := options.is_task_complete or agent.is_task_complete) is not None:
+            judges = [self.scorers[name] for name in completion.scorers]
+            models += (model for judge in judges if isinstance(judge, LlmScorer) for model in judge.models)
+        if options.structured_output is not None and options.structured_output.model:
+            models.append(options.structured_output.model)
+        for model in models:
             name = model if isinstance(model, str) else model.name
             if name not in self.prices:
                 raise ValueError(f"what {name} costs is not known: give the app a price for it")

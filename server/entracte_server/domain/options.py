@@ -152,7 +152,7 @@ class StepOverrides(Data, frozen=True):
     active_tools: tuple[str, ...] | None = None
     tool_choice: ToolChoice | None = None
     model_settings: ModelSettings | None = None
-    provider_options: Mapping[str, Any] | None = None
+    provider_options: Mapping[str, Mapping[str, Any]] | None = None
     messages: tuple[Message, ...] | None = None
     system: tuple[str, ...] | None = None
 

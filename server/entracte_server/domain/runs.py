@@ -111,12 +111,14 @@ class Feedback(Data, frozen=True):
 
 
 class CheckRecord(Data, frozen=True):
-    """What the checks of a step came to together."""
+    """What the checks of a step came to together. `usage` is what the models that judged used, `spent` the
+    same by their names."""
 
     verdict: Literal["passed", "failed", "unavailable"]
     results: tuple[CheckResult, ...] = ()
     timed_out: bool = False
     usage: Usage = Usage()
+    spent: Mapping[str, Usage] = {}
 
 
 class Rejected(Data, frozen=True):

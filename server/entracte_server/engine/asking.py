@@ -22,6 +22,7 @@ from entracte_server.engine.object_text import PartialObject
 from entracte_server.engine.processor_calls import Vetoed
 from entracte_server.engine.views import run_view, step_views
 from entracte_server.models.base import Model, ModelError, ModelRequest
+from entracte_server.models.openai_request import check_pairing
 from entracte_server.models.streams import closing
 from entracte_server.store.base import RunPatch
 
@@ -163,11 +164,15 @@ class Asking:
         return f"The hook {self._prepare.name}" if self._prepare is not None else "A processor"
 
     def _check(self, overrides: StepOverrides) -> None:
-        known = self._run.tools
-        chosen = overrides.tool_choice.tool_name if overrides.tool_choice is not None else ""
-        for name in (*(overrides.active_tools or ()), *((chosen,) if chosen else ())):
+        known, choice = self._run.tools, overrides.tool_choice
+        chosen = (choice.tool_name,) if choice is not None and choice.mode == "tool" else ()
+        for name in (*(overrides.active_tools or ()), *chosen):
             if name not in known:
                 raise HookFailed(f"{self._who} named a tool the run does not have: {name!r}.")
+        try:
+            check_pairing(overrides.messages or ())
+        except ValueError as error:
+            raise HookFailed(f"{self._who} gave messages that are no conversation: {error}") from None
 
     def _named(self, name: str) -> Sequence[Model]:
         try:

@@ -9,11 +9,15 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import msgspec
 import structlog
+
+from entracte_server.domain.data import Data
 
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+D = TypeVar("D", bound=Data)
 
 
 class AuthoredCode:
@@ -87,6 +91,23 @@ class AuthoredCode:
         if error is not None:
             raise error
         return value  # type: ignore[return-value]
+
+
+def message_of(error: BaseException) -> str:
+    """What an error that such code raised says, or else its type."""
+    try:
+        return str(error) or type(error).__name__
+    except BaseException:  # an exception's text is its author's code
+        return type(error).__name__
+
+
+def as_stored(answer: D) -> D:
+    """What such code answered as it is read from the store again, so that nothing is stored that cannot be
+    read, and nothing is used that is another thing after a restart. Raises `ValueError`."""
+    try:
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(answer), type=type(answer))
+    except Exception as error:  # of what is in it the types are anybody's guess
+        raise ValueError(f"its answer cannot be used: {message_of(error)}") from None
 
 
 async def _guard(body: Callable[[], Awaitable[T]]) -> tuple[T | None, BaseException | None]:

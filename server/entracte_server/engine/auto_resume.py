@@ -14,7 +14,6 @@ from entracte_server.domain.data import Data
 from entracte_server.domain.errors import Refusal
 from entracte_server.domain.messages import Message, text_message
 from entracte_server.domain.options import StructuredOutput
-from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import PendingRow, RunRow
 from entracte_server.domain.threads import ThreadRun
 from entracte_server.engine import decisions, history
@@ -160,7 +159,7 @@ async def _ask(
     request = ModelRequest(messages=[told, *(m for m in said if m.role == "user")])
     models = engine.models_of(run.agent_id)
     wanted = with_schema(StructuredOutput(schema, injection="system"), request, models[0], False)
-    return await ask(models, wanted, [Usage()])
+    return await ask(models, wanted, {})
 
 
 def _question(name: str, row: PendingRow) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Checks of completion: whether a task is done, asked of scorers when the model would stop."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from entracte_server.agents.scorers import Scorer, ScorerInput
 from entracte_server.domain.options import TaskCompletion
@@ -58,13 +60,18 @@ async def check(
 
 
 async def _score(runner: ScorerRunner, scorer: Scorer, given: ScorerInput) -> Scored:
-    usage = Usage()
+    spent: dict[str, Usage] = {}
     for _ in range(TRIES):
         scored = await runner.run(scorer, given)
-        usage += scored.usage
+        _add(spent, scored.spent)
         if not scored.error:
             break
-    return Scored(scored.name, scored.score, scored.reason, scored.error, usage, scored.duration_ms)
+    return msgspec.structs.replace(scored, spent=spent)
+
+
+def _add(spent: dict[str, Usage], more: Mapping[str, Usage]) -> None:
+    for model, usage in more.items():
+        spent[model] = spent.get(model, Usage()) + usage
 
 
 def _passes(scored: Scored) -> bool:
@@ -82,7 +89,10 @@ def _record(
     scorers: Sequence[Scorer], results: dict[int, Scored], options: TaskCompletion, timed_out: bool
 ) -> CheckRecord:
     made = [results[i] for i in sorted(results)]
-    usage = sum((scored.usage for scored in made), Usage())
+    spent: dict[str, Usage] = {}
+    for scored in made:
+        _add(spent, scored.spent)
+    usage = sum(spent.values(), Usage())
     shown = tuple(
         CheckResult(scored.name, scored.score, _passes(scored), scored.reason or scored.error)
         for scored in made
@@ -94,10 +104,10 @@ def _record(
     if _is_decided(made, options):
         verdict = options.strategy == "any"
     elif timed_out or any(scored.score is None for scored in made):
-        return CheckRecord("unavailable", shown, timed_out, usage)
+        return CheckRecord("unavailable", shown, timed_out, usage, spent)
     else:
         verdict = options.strategy == "all"
-    return CheckRecord("passed" if verdict else "failed", shown, timed_out, usage)
+    return CheckRecord("passed" if verdict else "failed", shown, timed_out, usage, spent)
 
 
 def feedback_of(record: CheckRecord) -> str:

@@ -1,6 +1,6 @@
 """What the agent says and what the caller says, put together for one run."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,7 +9,7 @@ from entracte_server.agents.agent import Agent
 from entracte_server.agents.tools import Tool
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
-from entracte_server.domain.messages import Message, text_message
+from entracte_server.domain.messages import Message, ToolCallPart, text_message
 from entracte_server.domain.options import ClientTool, ModelSettings, RunOptions, StepOverrides, ToolChoice
 from entracte_server.domain.runs import CallRow, Snapshot
 from entracte_server.engine import prompt
@@ -116,9 +116,15 @@ def model_request(
         settings=settings,
         provider_options=merged.provider_options,
         include_raw=options.include_raw_chunks,
-        reserved_ids=frozenset((*(call.call_id for call in calls), *prompt.call_ids(messages))),
+        reserved_ids=frozenset(_call_ids(messages)).union(call.call_id for call in calls),
         rate_limit_wait=rate_limit_wait(agent, options) if may_wait else 0.0,
     )
+
+
+def _call_ids(messages: Iterable[Message]) -> Iterator[str]:
+    for message in messages:
+        if message.role == "assistant":
+            yield from (part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart))
 
 
 def _with_overrides(merged: Merged, overrides: StepOverrides) -> Merged:

@@ -106,6 +106,8 @@ class Engine:
         self._early_cancels: dict[RunKey, str] = {}
         self._stranded: dict[RunKey, Reason] = {}
         self._followers = Followers(self)
+        self.broken: set[RunKey] = set()
+        """Runs whose execution failed here without an end of the run."""
         self._follow_ups = FollowUps(self, self.settings, self._services.scorers)
         self._keeper = Keeper(self, Upkeep(self, self.settings).tick, self._follow_ups)
         self.draining = False
@@ -177,6 +179,7 @@ class Engine:
                 execution.log.abandon()
                 task.cancel()
         self._stranded.clear()
+        self.broken.clear()
 
     def recover(self, row: RunRow) -> None:
         """Go on with a run that was taken over."""
@@ -255,6 +258,8 @@ class Engine:
             return
         if key is not None or not isinstance(error, (Refusal, StoreError)):
             _log.error("task_failed", run_id=key[1] if key is not None else "", exc_info=error)
+        if key is not None:
+            self.broken.add(key)
 
     async def _protected(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, done in a task of the engine: cancelling the caller only stops the
@@ -526,7 +531,12 @@ class Engine:
         if request is None:
             return None
         last = snapshot.steps[-1]
-        model = next((one for one in self._resolve(agent) if one.name == last.model), None)
+        asked = last.overrides.model if last.overrides is not None else None
+        try:
+            models = self._resolve(asked or agent)
+        except ValueError:  # a model that a hook had chosen
+            return None
+        model = next((one for one in models if one.name == last.model), None)
         if model is None:
             return None
         structured = snapshot.spec.options.structured_output

@@ -12,7 +12,7 @@ from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import Expiry
 from entracte_server.domain.options import PinnedTool
 from entracte_server.domain.runs import Outcome
-from entracte_server.engine.authored import AuthoredCode
+from entracte_server.engine.authored import AuthoredCode, message_of
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.telemetry.base import Telemetry
 
@@ -135,8 +135,4 @@ class ToolRunner:
         _log.info("tool_failed", run_id=context.run_id, tool=tool.name, error=type(error).__name__)
         if self._settings.tool_errors == "generic":
             return Outcome("error", f"The tool {tool.name} failed.", "exception")
-        try:
-            message = str(error) or type(error).__name__
-        except BaseException:  # an exception's text is its author's code
-            message = type(error).__name__
-        return Outcome("error", json_text.scrub(message)[:MAX_MESSAGE], "exception")
+        return Outcome("error", json_text.scrub(message_of(error))[:MAX_MESSAGE], "exception")

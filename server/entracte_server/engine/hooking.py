@@ -5,15 +5,18 @@ from typing import Any
 
 import structlog
 
-from entracte_server.agents.hooks import Hook
+from entracte_server.agents.hooks import Hook, Iteration, StepOverrides
 from entracte_server.domain import json_text
-from entracte_server.engine.authored import AuthoredCode
+from entracte_server.engine.authored import AuthoredCode, as_stored, message_of
 from entracte_server.engine.settings import EngineSettings
 
 _log = structlog.get_logger(__name__)
 
 MAX_MESSAGE = 4096
 """Longest text of an error, in characters."""
+
+_STORED = (Iteration, StepOverrides)
+"""Answers that are kept with the run."""
 
 
 class HookFailed(Exception):
@@ -49,18 +52,17 @@ class HookRunner:
             fault = self._told(raised)
         else:
             if not answers or answer is None or isinstance(answer, answers):
-                return answer
-            kinds = ", ".join(kind.__name__ for kind in answers)
-            fault = f"it answered with {type(answer).__name__}, which is none of {kinds}, None"
+                try:
+                    return as_stored(answer) if isinstance(answer, _STORED) else answer
+                except ValueError as unusable:
+                    fault = str(unusable)
+            else:
+                kinds = ", ".join(kind.__name__ for kind in answers)
+                fault = f"it answered with {type(answer).__name__}, which is none of {kinds}, None"
         _log.warning("hook_failed", hook=hook.name, kind=hook.kind, error=fault[:300])
         if hook.fails_closed:
             raise HookFailed(json_text.scrub(f"The hook {hook.name} failed: {fault}")[:MAX_MESSAGE])
         return None
 
     def _told(self, error: BaseException) -> str:
-        if self._settings.tool_errors == "generic":
-            return "an error"
-        try:
-            return str(error) or type(error).__name__
-        except BaseException:  # an exception's text is its author's code
-            return type(error).__name__
+        return "an error" if self._settings.tool_errors == "generic" else message_of(error)

@@ -1,5 +1,6 @@
 """What follows a step: whether the run ends with it, and what the model is told if it goes on."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +12,7 @@ from entracte_server.agents.hooks import (
     StopInfo,
 )
 from entracte_server.domain import chunks as c
-from entracte_server.domain.results import RunError
+from entracte_server.domain.results import RunError, Usage
 from entracte_server.domain.runs import CheckRecord, Feedback, StepRecord
 from entracte_server.engine import checking, prompt
 from entracte_server.engine.endings import Ending
@@ -171,12 +172,14 @@ class Judging:
         return None
 
     def _cost(self) -> float:
-        """What the run cost so far. A model without a price costs more than any limit."""
+        """What the run cost so far, with the models that judge and structure. A model without a price
+        costs more than any limit."""
         prices = self._run.services.app.prices
         total = 0.0
         for record in self._run.steps:
-            price = prices.get(record.model)
-            total += float("inf") if price is None else price.micros(record.usage)
+            for model, usage in _spent(record):
+                price = prices.get(model)
+                total += float("inf") if price is None else price.micros(usage)
         return total
 
     async def _predicate(self, name: str) -> bool:
@@ -202,3 +205,12 @@ class Judging:
             messages=tuple(prompt.conversation(run.spec, run.steps, run.calls.values())),
         )
         return await run.services.hooks.call(self._hook, info, Iteration) or Iteration()
+
+
+def _spent(record: StepRecord) -> Iterator[tuple[str, Usage]]:
+    """What each model used on a step."""
+    yield record.model, record.usage
+    if record.structured is not None and record.structured.model:
+        yield record.structured.model, record.structured.usage
+    if record.check is not None:
+        yield from record.check.spent.items()

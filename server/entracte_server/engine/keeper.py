@@ -203,11 +203,13 @@ class Keeper:
         if self._rounds % OWN_ROUNDS == 0:
             lost += [row for row in await engine.store.owned(owner) if engine.idle((row.tenant, row.run_id))]
         for row in lost:
-            # A run of this process was given up because the store failed, which is no fault of its own.
-            taken = await engine.store.take_over(
-                row.tenant, row.run_id, fence=row.fence, owner=owner, counted=row.owner != owner
-            )
+            # A run of this process was given up because the store failed, which is no fault of its own,
+            # or because executing it failed in a way that nobody foresaw.
+            key = (row.tenant, row.run_id)
+            counted = row.owner != owner or key in engine.broken
+            taken = await engine.store.take_over(*key, fence=row.fence, owner=owner, counted=counted)
             if taken is not None:
+                engine.broken.discard(key)
                 engine.recover(taken)
 
 

@@ -54,12 +54,13 @@ def read_object(text: str, schema: str, wrapper: str = "") -> str:
     violations: tuple[Violation, ...] | None = None
     for found in _candidates(text):
         inner = _unwrapped(found, wrapper)
-        try:
-            schemas.check(schema, inner.value)
-        except schemas.InvalidValue as error:
-            violations = violations or error.violations
-        else:
-            return json_text.without_surrogates(inner.text, inner.value)
+        for value in (inner,) if inner is found else (inner, found):
+            try:
+                schemas.check(schema, value.value)
+            except schemas.InvalidValue as error:
+                violations = violations or error.violations
+            else:
+                return json_text.without_surrogates(value.text, value.value)
     if violations is None:
         try:
             json_text.parse(text.strip())

@@ -30,6 +30,7 @@ from entracte_server.domain.results import RunError, Usage
 from entracte_server.domain.runs import CallRow, Outcome, StepRecord
 from entracte_server.domain.runs import Processing as Kept
 from entracte_server.engine import prompt
+from entracte_server.engine.execution import MAX_MESSAGE
 from entracte_server.engine.processor_calls import ProcessorCalls, ProcessorFailed, Vetoed
 from entracte_server.engine.questions import ask, step_text
 from entracte_server.engine.views import run_view, step_views
@@ -298,23 +299,33 @@ class Processing:
             given = self._rewritten(processor, "process_output_step", given, said)
         return given
 
+    def looks_at(self, outcome: Outcome) -> bool:
+        """Whether `tool_result` has something to do with what came of a call."""
+        return any(_sees(p, outcome) for p in _with(self._outputs, "process_tool_result"))
+
     async def tool_result(self, call: CallRow, outcome: Outcome) -> Outcome:
-        """What a tool returned as it is after its processing."""
+        """What a tool returned, or said when it failed, as it is after its processing."""
         args = call.run_args or call.args
+        is_error = outcome.kind == "error"
         given = ToolOutput(
             run=run_view(self._run),
             tool_call_id=call.call_id,
             tool_name=call.tool_name,
             args=json_text.parse_stored(args) if args else {},
-            value=json_text.parse_stored(outcome.value),
+            value=outcome.value if is_error else json_text.parse_stored(outcome.value),
+            is_error=is_error,
         )
         before = given
         for processor in _with(self._outputs, "process_tool_result"):
+            if not _sees(processor, outcome):
+                continue
             said = await self._call(processor, "process_tool_result", given, answers=(ToolOutput,))
             given = self._rewritten(processor, "process_tool_result", given, said)
         self.keep()
         if given is before:
             return outcome
+        if is_error and isinstance(given.value, str):
+            return msgspec.structs.replace(outcome, value=json_text.scrub(given.value)[:MAX_MESSAGE])
         try:
             return msgspec.structs.replace(outcome, value=json_text.dump_for_storage(given.value))
         except Exception as error:  # a value's own code may raise anything
@@ -362,8 +373,9 @@ def processing_of(run: "RunExecution", kept: Kept | None) -> Processing | None:
         return None
 
     async def question(processor: Processor, request: ModelRequest) -> tuple[str, Usage]:
-        usage = [Usage()]
-        return await ask(services.resolve(processor), request, usage), usage[0]
+        spent: dict[str, Usage] = {}
+        text = await ask(services.resolve(processor), request, spent)
+        return text, sum(spent.values(), Usage())
 
     retries = options.max_processor_retries
     return Processing(
@@ -389,6 +401,14 @@ def _keyed(processors: Iterable[Processor]) -> dict[str, Processor]:
             key = f"{processor.name}#{number}"
         found[key] = processor
     return found
+
+
+def _sees(processor: Processor, outcome: Outcome) -> bool:
+    """Whether a processor of tools' results is asked about what came of a call. What the server says of
+    calls that it did not make is its own."""
+    if outcome.kind == "error":
+        return outcome.code == "exception" and processor.sees_tool_errors
+    return outcome.kind == "result"
 
 
 def _with(chain: Chain, hook: str) -> Iterator[Processor]:

@@ -8,8 +8,9 @@ import structlog
 
 from entracte_server.agents.processors.base import Processor, Tripped, is_async
 from entracte_server.domain import json_text
+from entracte_server.domain.options import StepOverrides
 from entracte_server.domain.results import Tripwire
-from entracte_server.engine.authored import AuthoredCode
+from entracte_server.engine.authored import AuthoredCode, as_stored
 from entracte_server.engine.settings import EngineSettings
 
 _log = structlog.get_logger(__name__)
@@ -69,8 +70,12 @@ class ProcessorCalls:
             fault = f"no answer within {limit:g} s" if clock.expired() else raised
         else:
             if answer is None or isinstance(answer, answers):
-                return answer
-            fault = f"it answered with {type(answer).__name__}"
+                try:
+                    return as_stored(answer) if isinstance(answer, StepOverrides) else answer
+                except ValueError as unusable:
+                    fault = unusable
+            else:
+                fault = f"it answered with {type(answer).__name__}"
         raise ProcessorFailed(processor.name, hook, fault)
 
 

@@ -1,6 +1,6 @@
 """The conversation of a run as a model is given it. The one place where model requests are built."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -118,15 +118,6 @@ def rejected_messages(record: StepRecord) -> list[Message]:
             continue
         messages += [feedback_message(feedback) for feedback in rejected.feedback]
     return messages
-
-
-def call_ids(messages: Iterable[Message]) -> Iterator[str]:
-    """The ids of the calls in a conversation, earlier runs' among them."""
-    for message in messages:
-        if message.role == "assistant":
-            for part in message.parts:
-                if isinstance(part, ToolCallPart):
-                    yield part.tool_call_id
 
 
 def conversation(spec: RunSpec, steps: Iterable[StepRecord], calls: Iterable[CallRow]) -> list[Message]:

@@ -10,9 +10,9 @@ from entracte_server.models.base import Model, ModelError, ModelRequest
 from entracte_server.models.streams import closing
 
 
-async def ask(models: Sequence[Model], request: ModelRequest, usage: list[Usage]) -> str:
+async def ask(models: Sequence[Model], request: ModelRequest, spent: dict[str, Usage]) -> str:
     """The text of an answer; each model is asked when the one before it failed. What they used is added to
-    the first of `usage`. Raises the last one's `ModelError`."""
+    `spent`, by their names. Raises the last one's `ModelError`."""
     for position, model in enumerate(models):
         answer = Answer()
         try:
@@ -20,7 +20,7 @@ async def ask(models: Sequence[Model], request: ModelRequest, usage: list[Usage]
                 async for batch in batches:
                     answer.add(batch)
             if answer.finish is not None:
-                usage[0] += answer.finish.usage
+                spent[model.name] = spent.get(model.name, Usage()) + answer.finish.usage
             if (fault := answer.fault()) is not None:
                 raise ModelError(fault)
         except ModelError:

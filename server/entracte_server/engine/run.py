@@ -255,6 +255,9 @@ class RunExecution:
                 await self._give_up()
         except StoreUnavailable as error:
             _log.error("run_abandoned", run_id=self.log.key[1], error=str(error))
+        except Exception:  # nobody foresaw it: nothing of an end is written by halves
+            self.log.abandon()
+            raise
 
     @property
     def executing(self) -> bool:

@@ -1,7 +1,7 @@
 """Running scorers: within their time, with their errors caught."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from entracte_server.domain.data import Data
 from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import CallRow, RunRow, RunSpec, StepRecord
 from entracte_server.engine import prompt
-from entracte_server.engine.authored import AuthoredCode
+from entracte_server.engine.authored import AuthoredCode, message_of
 from entracte_server.engine.questions import ask, step_text
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.models.base import Model, ModelError
@@ -35,14 +35,20 @@ MAX_MESSAGE = 4096
 
 
 class Scored(Data, frozen=True):
-    """What came of a scorer: a score with its reason, or an error. `usage` is what a model used."""
+    """What came of a scorer: a score with its reason, or an error. `spent` is what models used, by
+    their names."""
 
     name: str
     score: float | None = None
     reason: str = ""
     error: str = ""
-    usage: Usage = Usage()
+    spent: Mapping[str, Usage] = {}
     duration_ms: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        """What all models used."""
+        return sum(self.spent.values(), Usage())
 
 
 class ScorerRunner:
@@ -72,13 +78,13 @@ class ScorerRunner:
         limit = scorer.timeout if scorer.timeout is not None else self._settings.scorer_timeout
         score: Score | None = None
         error = ""
-        usage = [Usage()]
+        spent: dict[str, Usage] = {}
         task = asyncio.current_task()
         clock = asyncio.timeout(limit)
         try:
             async with clock:
                 if isinstance(scorer, LlmScorer):
-                    score = read_score(await ask(self._resolve(scorer), scorer.request(given), usage))
+                    score = read_score(await ask(self._resolve(scorer), scorer.request(given), spent))
                 else:
                     score = to_score(await self._call(scorer, given))
         except asyncio.CancelledError:
@@ -98,7 +104,7 @@ class ScorerRunner:
             score=None if score is None else score.score,
             reason="" if score is None else score.reason,
             error=json_text.scrub(error)[:MAX_MESSAGE],
-            usage=usage[0],
+            spent=spent,
             duration_ms=int((loop.time() - started) * 1000),
         )
 
@@ -110,10 +116,7 @@ class ScorerRunner:
     def _told(self, error: BaseException) -> str:
         if self._settings.tool_errors == "generic" and not isinstance(error, ValueError):
             return "the scorer failed"
-        try:
-            return str(error) or type(error).__name__
-        except BaseException:  # an exception's text is its author's code
-            return type(error).__name__
+        return message_of(error)
 
 
 def scorer_input(

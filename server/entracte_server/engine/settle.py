@@ -275,7 +275,7 @@ class Settlement:
         run = self._run
         call = run.shown(call)
         if call.outcome is not None:
-            if call.outcome.kind == "result" and self._processing is not None:
+            if self._processing is not None and self._processing.looks_at(call.outcome):
                 self._run.update(call)
                 self._work(call, self._processing.tool_result(call, call.outcome))
             else:
@@ -342,8 +342,9 @@ class Settlement:
         self, call: CallRow, tool: Tool, arguments: Arguments, context: ToolContext[Any]
     ) -> Came:
         outcome = await self._run.services.tools.run(tool, arguments, context)
-        if self._processing is not None and isinstance(outcome, Outcome) and outcome.kind == "result":
-            return await self._processing.tool_result(call, outcome)
+        processing = self._processing
+        if processing is not None and isinstance(outcome, Outcome) and processing.looks_at(outcome):
+            return await processing.tool_result(call, outcome)
         return outcome
 
     def _context(self, call: CallRow, tool: Tool) -> ToolContext[Any] | Outcome:

@@ -42,7 +42,7 @@ or always."""
 class ModelRequest(Data, frozen=True):
     """One model call.
 
-    `reserved_ids` are tool call ids already used in the run: a model's call that repeats one gets
+    `reserved_ids` are tool call ids already used in the conversation: a model's call that repeats one gets
     a fresh id before it is first shown. `provider_options` is keyed by provider name; a model reads
     only its own entry. A model that cannot be asked for the `response_format` leaves it out and says so
     in a warning: see `Model.response_formats`. `rate_limit_wait` is how many seconds in all it may wait for

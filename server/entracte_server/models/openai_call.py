@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import email.utils
 import json
 import os
 import re
-import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,7 @@ from entracte_server.models.providers import (
     PATIENCE,
     ProviderSettings,
 )
-from entracte_server.models.rate_limits import RateLimits, read_limits
+from entracte_server.models.rate_limits import RateLimits, read_limits, read_retry_after
 from entracte_server.models.response_body import AnswerReader, BodyReader
 from entracte_server.models.watchdog import Watchdog
 
@@ -189,14 +187,13 @@ class OpenAICall:
             text = clean(str(body or "").strip(), 300, self._secrets)
             body = f"the provider answered with status {status}{': ' + text if text else ''}"
         advice = response.headers.get("x-should-retry", "")
-        retry_after = _retry_after(response.headers)
+        retry_after = read_retry_after(response.headers)
         if status == 429 and not retry_after:
             retry_after = self.limits.until_free()[0]
         return provider_error(
             body,
             status=status,
-            retry_after=_retry_after(response.headers)
-            or (self.limits.until_free()[0] if status == 429 else 0),
+            retry_after=retry_after,
             retryable={"true": True, "false": False}.get(advice),
             secrets=self._secrets,
         )
@@ -225,14 +222,3 @@ async def _begin_of(response: "httpx2.Response") -> str:
 
 def _shown(headers: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in headers.items() if _SHOWN_HEADERS.fullmatch(key)}
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds the provider asks to wait, 0 where it does not say."""
-    milliseconds, seconds = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
-    with contextlib.suppress(ValueError):
-        return max(0.0, float(milliseconds) / 1000)
-    with contextlib.suppress(ValueError):
-        return max(0.0, float(seconds))
-    date = email.utils.parsedate_tz(seconds)
-    return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else 0.0

@@ -1,7 +1,7 @@
 """A model request in the OpenAI chat-completions dialect."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -85,7 +85,18 @@ def chat_body(request: ModelRequest, model: str, provider: ProviderSettings) -> 
 def request_warnings(request: ModelRequest, provider: ProviderSettings) -> tuple[str, ...]:
     """What of the request the provider cannot be asked for."""
     _, dropped = _settings(request.settings, provider)
-    return (*settings_left_out(dropped, provider), *format_left_out(request, provider))
+    options = request.provider_options.get(provider.name)
+    keys = map(snake_case, options) if isinstance(options, Mapping) else ()
+    return (
+        *settings_left_out(dropped, provider),
+        *format_left_out(request, provider),
+        *options_left_out(key for key in keys if key in _NEVER_FROM_OPTIONS),
+    )
+
+
+def options_left_out(keys: Iterable[str]) -> tuple[str, ...]:
+    """A warning for each provider option that is not sent."""
+    return tuple(f"the provider option {key} cannot be given here and was left out" for key in keys)
 
 
 def settings_left_out(names: Sequence[str], provider: ProviderSettings) -> tuple[str, ...]:

@@ -1,6 +1,9 @@
 """How many calls a provider lets through, by its own figures, and waiting until it lets one through again."""
 
+import contextlib
+import email.utils
 import re
+import time
 from collections.abc import Mapping
 
 from entracte_server.domain import json_text
@@ -10,6 +13,9 @@ from entracte_server.domain.results import RunError
 
 WAIT = "rate-limit-wait"
 """The name of the chunk that shows a wait."""
+
+MAX_SECONDS = 1e9
+"""More than any provider means: what is longer is taken for nothing said."""
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -89,9 +95,25 @@ def _seconds(text: str) -> float | None:
     text = text.strip()[:40]
     pieces = _SPAN.findall(text)
     if pieces and "".join(number + unit for number, unit in pieces) == text:
-        return sum(float(number) * _UNITS[unit] for number, unit in pieces)
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < 1e9 else None
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in pieces)
+    else:
+        try:
+            seconds = float(text)
+        except ValueError:
+            return None
+    return seconds if 0 <= seconds < MAX_SECONDS else None
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds the provider asks to wait, 0 where it does not say."""
+    for text, unit in ((headers.get("retry-after-ms", ""), 0.001), (headers.get("retry-after", ""), 1.0)):
+        with contextlib.suppress(ValueError):
+            return _wait(float(text) * unit)
+    with contextlib.suppress(ValueError, OverflowError):  # dates that no calendar has
+        date = email.utils.parsedate_tz(headers.get("retry-after", ""))
+        return _wait(email.utils.mktime_tz(date) - time.time()) if date else 0.0
+    return 0.0
+
+
+def _wait(seconds: float) -> float:
+    return seconds if 0 < seconds < MAX_SECONDS else 0.0

@@ -22,6 +22,7 @@ from entracte_server.models.openai_request import (
     check_pairing,
     format_left_out,
     joined,
+    options_left_out,
     settings_left_out,
     snake_case,
     takes_format,
@@ -93,7 +94,7 @@ def responses_warnings(request: ModelRequest, provider: ProviderSettings) -> tup
     return (
         *settings_left_out(names, provider),
         *format_left_out(request, provider),
-        *(f"the provider option {key} cannot be given here and was left out" for key in left),
+        *options_left_out(left),
     )
 
 

@@ -26,7 +26,13 @@ from entracte_server.rpc.memory_options import memory_from, save_per_step
 from entracte_server.rpc.messages import messages_from, system_from
 from entracte_server.rpc.processor_options import max_retries, processor_refs
 from entracte_server.rpc.scorer_options import scorers_from
-from entracte_server.rpc.stopping_options import hook_name, stop_when, task_completion, tool_hooks
+from entracte_server.rpc.stopping_options import (
+    check_prices,
+    hook_name,
+    stop_when,
+    task_completion,
+    tool_hooks,
+)
 from entracte_server.rpc.structured_options import structured_output
 from entracte_server.rpc.tracing_options import telemetry_from, tracing_from
 
@@ -117,7 +123,7 @@ def options_from(
     client_tools = _client_tools(tools, options)
     names = {*tools, *(tool.name for tool in client_tools)}
     instructions = system_from("options.instructions", options.instructions)
-    return RunOptions(
+    made = RunOptions(
         max_steps=_at_least_one(options, "max_steps"),
         active_tools=_active_tools(options, names),
         require_tool_approval=approval_from(app, options),
@@ -146,7 +152,7 @@ def options_from(
         rate_limit_wait=_rate_limit_wait(options),
         scorers=scorers_from(options, app.scorers),
         return_scorer_data=_flag(options, "return_scorer_data", agent.return_scorer_data),
-        stop_when=stop_when(app, agent, options, names),
+        stop_when=stop_when(app, options, names),
         on_iteration_complete=hook_name(
             app, "options.on_iteration_complete", options.on_iteration_complete, "iteration_complete"
         ),
@@ -160,6 +166,8 @@ def options_from(
         memory=memory_from(options),
         save_per_step=save_per_step(options),
     )
+    check_prices(app, agent, made)
+    return made
 
 
 def _refuse_unknown(path: str, message: Message) -> None:

@@ -5,7 +5,7 @@ from entracte_server.agents.agent import Agent, App
 from entracte_server.agents.hooks import HookKind, find
 from entracte_server.agents.stopping import MAX_CHECK_SECONDS
 from entracte_server.domain.errors import invalid
-from entracte_server.domain.options import StopCondition, TaskCompletion, ToolHooks
+from entracte_server.domain.options import RunOptions, StopCondition, TaskCompletion, ToolHooks
 from entracte_server.rpc import checks
 
 MAX_CONDITIONS = 32
@@ -42,21 +42,29 @@ def tool_hooks(app: App, options: options_pb2.GenerateOptions) -> ToolHooks | No
     )
 
 
-def stop_when(
-    app: App, agent: Agent, options: options_pb2.GenerateOptions, tools: set[str]
-) -> tuple[StopCondition, ...]:
+def stop_when(app: App, options: options_pb2.GenerateOptions, tools: set[str]) -> tuple[StopCondition, ...]:
     """The conditions of a run that can call `tools`."""
     if len(options.stop_when) > MAX_CONDITIONS:
         raise invalid("options.stop_when", f"at most {MAX_CONDITIONS}")
     return tuple(
-        _condition(app, agent, f"options.stop_when[{i}]", given, tools)
-        for i, given in enumerate(options.stop_when)
+        _condition(app, f"options.stop_when[{i}]", given, tools) for i, given in enumerate(options.stop_when)
     )
 
 
-def _condition(
-    app: App, agent: Agent, field: str, given: options_pb2.StopCondition, tools: set[str]
-) -> StopCondition:
+def check_prices(app: App, agent: Agent, options: RunOptions) -> None:
+    """Raises `Refusal` where what a run costs is limited, and a model of it has no price."""
+    for i, condition in enumerate(options.stop_when or agent.stop_when):
+        if condition.kind != "cost":
+            continue
+        try:
+            app.check_prices(agent, options)
+        except ValueError as error:
+            given = bool(options.stop_when)
+            field = f"options.stop_when[{i}].cost_micros" if given else "options.stop_when"
+            raise invalid(field, str(error)) from None
+
+
+def _condition(app: App, field: str, given: options_pb2.StopCondition, tools: set[str]) -> StopCondition:
     which = given.WhichOneof("condition")
     if which is None:
         raise invalid(field, "needs a condition: " + ", ".join(_KINDS))
@@ -65,11 +73,6 @@ def _condition(
     if not isinstance(value, str):
         if value < 1:
             raise invalid(field, "must be at least 1")
-        if kind == "cost":
-            try:
-                app.check_prices(agent)
-            except ValueError as error:
-                raise invalid(field, str(error)) from None
         return StopCondition(kind, number=value)  # type: ignore[arg-type]
     if not 0 < len(value) <= MAX_TEXT:
         raise invalid(field, f"needs 1 to {MAX_TEXT} characters")

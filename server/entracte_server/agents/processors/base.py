@@ -77,6 +77,7 @@ class Processor:
         can_veto: Whether a hook of outputs may abort. Then nothing of an answer is shown before it passed.
         can_rewrite: Whether a hook of outputs may answer with something else. Where it rewrites whole
             answers or results, nothing of them is shown before; what it makes of a stream is shown at once.
+        sees_tool_errors: Whether `process_tool_result` is also called for the message of a tool that failed.
         timeout: Seconds one call of a hook may take; the server's setting unless given.
         Parameters: A pydantic model of what can be set, by keyword and in requests; none unless given.
         parameters: The values of these.
@@ -88,6 +89,7 @@ class Processor:
     name: str = ""
     can_veto: bool = False
     can_rewrite: bool = False
+    sees_tool_errors: bool = False
     timeout: float | None = None
     switched_off: frozenset[str] = frozenset()
     Parameters: ClassVar[type[pydantic.BaseModel]] = NoParameters

@@ -12,8 +12,8 @@ Chosen = Iterable[str | Processor | ProcessorRef]
 def chains(
     known: Mapping[str, Processor], inputs: Chosen, outputs: Chosen
 ) -> tuple[list[Processor], list[Processor]]:
-    """The processors of one run, made for it. One that is in both chains, with the same parameters, is one
-    object with one state. Raises `InvalidParameters`."""
+    """The processors of one run, made for it. One that is named twice, in one chain or in both, with the same
+    parameters, is one object with one state, which is once in a chain. Raises `InvalidParameters`."""
     made: dict[tuple[str | int, str | None], Processor] = {}
 
     def one(chosen: str | Processor | ProcessorRef) -> Processor:
@@ -28,7 +28,7 @@ def chains(
                 made[key] = known[chosen.name].bound(parameters)
         return made[key]
 
-    return [one(item) for item in inputs], [one(item) for item in outputs]
+    return list(dict.fromkeys(map(one, inputs))), list(dict.fromkeys(map(one, outputs)))
 
 
 def check(known: Mapping[str, Processor], chosen: Iterable[str | Processor]) -> None:

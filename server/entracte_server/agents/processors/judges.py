@@ -183,13 +183,14 @@ class Injection(pydantic.BaseModel):
 
 class PromptInjectionDetector(Judge):
     """Has a model look for attempts to take the agent over: in the input, and, as an output processor, in
-    what tools return.
+    what tools return and in the messages of those that fail.
 
     Parameters, with those of `Judge`:
         threshold: The score from 0 to 1 from which on it counts. Default 0.5.
     """
 
     name = "prompt-injection"
+    sees_tool_errors = True
 
     class Parameters(JudgeParameters):
         """See the class."""

@@ -35,6 +35,7 @@ class UnicodeNormalizer(Processor):
 
     name = "unicode"
     can_rewrite = True
+    sees_tool_errors = True
 
     class Parameters(pydantic.BaseModel):
         """See the class."""

@@ -41,6 +41,7 @@ class PiiFilter(Processor):
     """
 
     name = "pii"
+    sees_tool_errors = True
 
     class Parameters(pydantic.BaseModel):
         """See the class."""

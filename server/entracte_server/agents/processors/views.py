@@ -74,13 +74,14 @@ class Answer(View, frozen=True):
 
 class ToolOutput(View, frozen=True):
     """For `process_tool_result`: what a tool returned. `args` and `value` are JSON values; `value` can be
-    replaced."""
+    replaced. Where the tool failed (`is_error`), it is the message, a text."""
 
     run: RunView
     tool_call_id: str
     tool_name: str
     args: Any
     value: Any
+    is_error: bool = False
 
 
 class Result(View, frozen=True):
