@@ -195,6 +195,10 @@ def test_what_an_app_refuses() -> None:
     # What an MCP server has is not known yet.
     outside = Agent(id="a", model=model, toolsets=["m"], stop_when=AgentStopWhen(tool_called="m__read"))
     assert App(agents=[outside], toolsets=[McpToolset("m", command=["mcp-server"])]).agents
+    for price in (float("nan"), -1.0, float("inf")):
+        for field in ("input", "output", "cached_input"):
+            with pytest.raises(ValueError, match="a price is a number"):
+                Price(**{"input": 1.0, "output": 1.0, field: price})
     with pytest.raises(ValueError, match="exactly one"):
         Agent(id="a", model=model, stop_when=AgentStopWhen())
     with pytest.raises(ValueError, match="at least 1"):

@@ -243,7 +243,12 @@ async def test_images_and_files(provider: FakeProvider, tmp_path: pathlib.Path, 
     acme = {"base_url": provider.url, "api_key": "secret-key-1", "api": api}
     async with served("acme/m", tmp_path / "a.db", {"acme": acme}) as client:
         assert (await client.generate([MEDIA])).text == "Hi"
-    [request] = provider.requests
+        drawn = Message("assistant", (TextPart("See"), ImagePart(data=PNG, media_type="image/png")))
+        [warning] = (await client.generate([drawn, "And?"])).warnings
+        assert "images and files of the assistant" in warning
+    request, after = provider.requests
+    turns = after.body["messages" if api == "chat" else "input"]
+    assert turns[0] == {"role": "assistant", "content": "See"}
     [turn] = request.body["messages" if api == "chat" else "input"]
     assert turn == {"role": "user", "content": SENT_MEDIA[api]}
 

@@ -232,6 +232,14 @@ WRONG = {
         f"{FIELD}.expressions",
         "at most 16",
     ),
+    "too many names": (ToolApproval(names=["a"] * 257), f"{FIELD}.names", "at most 256"),
+    "too many predicates": (ToolApproval(predicates=["large"] * 257), f"{FIELD}.predicates", "at most 256"),
+    "too many patterns": (ToolApproval(patterns=["a*"] * 257), f"{FIELD}.patterns", "at most 256"),
+    "patterns too long together": (
+        ToolApproval(patterns=["*[ab]" * 400], expressions={"*[ab]" * 401: "true"}),
+        f"{FIELD}.patterns",
+        "at most 4000 characters together, with those of expressions",
+    ),
     "too long together": (
         ToolApproval(expressions={str(n): "true" + " " * 900 for n in range(5)}),
         f"{FIELD}.expressions",

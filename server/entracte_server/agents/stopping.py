@@ -1,5 +1,6 @@
 """What ends a run, as agents are given it: conditions after a step, checks of completion, prices."""
 
+import math
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
@@ -15,11 +16,17 @@ MAX_CHECK_SECONDS = 86400.0
 
 class Price(Data, frozen=True):
     """What a model costs, in units of the account's currency for a million tokens: what it reads, what it
-    writes, and what it reads from its cache (None: as what it reads)."""
+    writes, and what it reads from its cache (None: as what it reads). Raises `ValueError` for what is no
+    price."""
 
     input: float
     output: float
     cached_input: float | None = None
+
+    def __post_init__(self) -> None:
+        for price in (self.input, self.output, self.cached_input or 0):
+            if not 0 <= price < math.inf:  # with NaN no limit would ever hold
+                raise ValueError(f"a price is a number of at least 0, not {price!r}")
 
     def micros(self, usage: Usage) -> float:
         """What `usage` costs, in millionths of the currency."""

@@ -91,6 +91,7 @@ def request_warnings(request: ModelRequest, provider: ProviderSettings) -> tuple
         *settings_left_out(dropped, provider),
         *format_left_out(request, provider),
         *options_left_out(key for key in keys if key in _NEVER_FROM_OPTIONS),
+        *media_left_out(request.messages, provider),
     )
 
 
@@ -109,6 +110,14 @@ def format_left_out(request: ModelRequest, provider: ProviderSettings) -> tuple[
     if request.response_format is not None and not takes_format(request, provider):
         beside = " together with tools" if provider.response_formats == "without-tools" else ""
         return (f"a response format{beside} is not supported by {provider.name} and was left out",)
+    return ()
+
+
+def media_left_out(messages: Sequence[Message], provider: ProviderSettings) -> tuple[str, ...]:
+    """The warning where an assistant's message has more than text, which neither dialect has a form for."""
+    for message in messages:
+        if message.role == "assistant" and any(isinstance(p, (ImagePart, FilePart)) for p in message.parts):
+            return (f"images and files of the assistant cannot be sent to {provider.name} and were left out",)
     return ()
 
 

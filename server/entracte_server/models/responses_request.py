@@ -22,6 +22,7 @@ from entracte_server.models.openai_request import (
     check_pairing,
     format_left_out,
     joined,
+    media_left_out,
     options_left_out,
     settings_left_out,
     snake_case,
@@ -95,6 +96,7 @@ def responses_warnings(request: ModelRequest, provider: ProviderSettings) -> tup
         *settings_left_out(names, provider),
         *format_left_out(request, provider),
         *options_left_out(left),
+        *media_left_out(request.messages, provider),
     )
 
 

@@ -9,6 +9,12 @@ from entracte_server.domain.errors import invalid
 from entracte_server.domain.options import ApprovalExpression, ApprovalRules
 from entracte_server.rpc.registered import check_registered
 
+MAX_NAMES = 256
+"""Names of a kind, and patterns. They are gone through on the event loop, before each call."""
+
+MAX_PATTERNS_LENGTH = 4000
+"""Of all patterns together, those of expressions among them, in characters."""
+
 MAX_EXPRESSIONS = 16
 MAX_EXPRESSIONS_LENGTH = 4000
 """Of all expressions of a request together, in characters."""
@@ -27,6 +33,13 @@ def approval_from(app: App, options: options_pb2.GenerateOptions) -> ApprovalRul
     if which == "all":
         return ApprovalRules(all=policy.all)
     rules = policy.rules
+    for kind in ("names", "patterns", "predicates", "toolsets"):
+        if len(getattr(rules, kind)) > MAX_NAMES:
+            raise invalid(f"{_FIELD}.rules.{kind}", f"at most {MAX_NAMES}")
+    patterns = (*rules.patterns, *(item.tool for item in rules.expressions))
+    if sum(map(len, patterns)) > MAX_PATTERNS_LENGTH:
+        limit = f"at most {MAX_PATTERNS_LENGTH} characters together, with those of expressions"
+        raise invalid(f"{_FIELD}.rules.patterns", limit)
     check_registered(f"{_FIELD}.rules.toolsets", "toolset", rules.toolsets, app.toolsets)
     check_registered(f"{_FIELD}.rules.predicates", "predicate", rules.predicates, app.approval_predicates)
     return ApprovalRules(

@@ -653,7 +653,9 @@ Global___ToolApproval: _TypeAlias = ToolApproval  # noqa: Y015
 
 @_typing.final
 class ToolApprovalRules(_message.Message):
-    """Calls that need approval, by tool."""
+    """Calls that need approval, by tool. At most 256 names of each kind, and 256 patterns; all patterns together,
+    those of expressions among them, at most 4,000 characters.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -1,8 +1,10 @@
 """Finding what identifies people or opens doors: by patterns that are matched in linear time, and by the
 checksums that such numbers have."""
 
+import bisect
 import functools
 import ipaddress
+import operator
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Literal, get_args
 
@@ -100,6 +102,10 @@ _RULES: tuple[tuple[Kind, str, Callable[[str], bool]], ...] = (
 )
 
 
+_start_of = operator.attrgetter("start")
+_end_of = operator.attrgetter("end")
+
+
 @functools.cache
 def _compiled(pattern: str) -> Any:
     return re2.compile(pattern)
@@ -111,11 +117,16 @@ def find(text: str, kinds: Collection[Kind] = KINDS) -> list[Found]:
     for kind, pattern, is_one in _RULES:
         if kind not in kinds:
             continue
+        more: list[Found] = []
         for match in _compiled(pattern).finditer(text):
             start, end = match.span()
-            if is_one(text[start:end]) and not any(f.start < end and start < f.end for f in found):
-                found.append(Found(kind, start, end))
-    return sorted(found, key=lambda one: one.start)
+            # Those found before do not overlap: the first one that ends behind the start is the nearest.
+            nearest = bisect.bisect_right(found, start, key=_end_of)
+            is_free = nearest == len(found) or found[nearest].start >= end
+            if is_free and is_one(text[start:end]):
+                more.append(Found(kind, start, end))
+        found = sorted((*found, *more), key=_start_of)
+    return found
 
 
 def replaced(text: str, found: Iterable[Found], replacement: str) -> str:

@@ -83,25 +83,27 @@ class PiiFilter(Processor):
     def _found(self, parts: Iterable[str]) -> list[Found]:
         return [one for part in parts for one in patterns.find(part, self.parameters.kinds)]
 
-    async def process_input(self, given: Input) -> Input | None:
+    # Plain functions: what is long is searched in a thread.
+
+    def process_input(self, given: Input) -> Input | None:
         """What the caller says."""
         if self.parameters.strategy == "redact":
             return given.replace(messages=texts.in_messages(given.messages, self._redacted))
         self._report("The input", self._found(texts.texts_of(given.messages)))
         return None
 
-    async def process_tool_result(self, result: ToolOutput) -> ToolOutput | None:
+    def process_tool_result(self, result: ToolOutput) -> ToolOutput | None:
         """What a tool returned."""
         if self.parameters.strategy == "redact":
             return result.replace(value=texts.in_json(result.value, self._redacted))
         self._report(f"The result of {result.tool_name}", self._found(texts.texts_in(result.value)))
         return None
 
-    async def process_llm_response(self, answer: Answer) -> None:
+    def process_llm_response(self, answer: Answer) -> None:
         """Reports."""
         self._report("The answer", self._found((answer.text, answer.reasoning_text)))
 
-    async def process_output_step(self, answer: Answer) -> None:
+    def process_output_step(self, answer: Answer) -> None:
         """Blocks."""
         found = self._found((answer.text, answer.reasoning_text))
         self._report("The answer", found, retry=self.parameters.retry)

@@ -65,7 +65,9 @@ class SystemPromptScrubber(Processor):
         strategy = self.parameters.strategy
         self.can_rewrite, self.can_veto = strategy == "redact", strategy == "block"
 
-    async def process_output_step(self, answer: Answer) -> Answer | None:
+    # A plain function: what is long is searched in a thread.
+
+    def process_output_step(self, answer: Answer) -> Answer | None:
         """Looks for repetitions in the text and the thinking."""
         secrets = [message.text for message in answer.messages if message.role == "system"]
         texts = {"text": answer.text, "reasoning_text": answer.reasoning_text}
