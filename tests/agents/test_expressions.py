@@ -82,6 +82,20 @@ def test_values_that_are_too_large_are_not_looked_at() -> None:
             holds("args.x == 'a'", args, context)
 
 
+def test_all_matching_over_a_call_is_bounded() -> None:
+    """By what it may cost, whether in one expression or in several."""
+    text = json.dumps({"s": "ab" * 8000})
+    slow = "args.s.matches('[ab]*a[ab]{200}c')"
+    values = Values("t", text, None)
+    assert not compile_expression(slow).holds(values)
+    with pytest.raises(ExpressionFailed, match="patterns that take too long"):
+        compile_expression(f"{slow} || args.s == 'x'").holds(values)
+    with pytest.raises(ExpressionFailed, match="patterns that take too long"):
+        compile_expression(" || ".join([slow] * 20)).holds(Values("t", text, None))
+    short = Values("t", '{"s": "abc"}', None)
+    assert not compile_expression(" || ".join([slow] * 20)).holds(short)
+
+
 REFUSED = {
     "": "empty",
     "  ": "empty",

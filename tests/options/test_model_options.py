@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import pathlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -251,6 +252,33 @@ async def test_images_and_files(provider: FakeProvider, tmp_path: pathlib.Path, 
     assert turns[0] == {"role": "assistant", "content": "See"}
     [turn] = request.body["messages" if api == "chat" else "input"]
     assert turn == {"role": "user", "content": SENT_MEDIA[api]}
+
+
+HALF = "\ud800"
+ODD: dict[str, dict[str, Any]] = {
+    "thinking": {"reasoning_details": [{"type": "reasoning.text", "text": "Hm", "score": math.nan}]},
+    "cited page": {
+        "annotations": [{"type": "url_citation", "url_citation": {"url": "http://a", "at": math.inf}}]
+    },
+    "image": {"images": [{"image_url": {"url": f"data:image/{HALF};base64,AAAA"}}]},
+    "sound": {"audio": {"data": "AAAA", "format": HALF}},
+    "call": {
+        "tool_calls": [{"index": 0, "id": "c1", "function": {"name": "nobody"}, "extra": {"x": -math.inf}}]
+    },
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+async def test_odd_values_beside_an_answer(provider: FakeProvider, tmp_path: pathlib.Path, what: str) -> None:
+    """Numbers that are none and letters that are half of one do not cost an answer, nor hang the run."""
+    provider.say([*text("Hi"), choice(ODD[what]), choice({}, "stop")], HI)
+    acme = {"base_url": provider.url, "api_key": "secret-key-1"}
+    async with served("acme/m", tmp_path / "a.db", {"acme": acme}) as client:
+        result = await client.generate("go")
+    assert (result.error, result.finish_reason) == (None, "stop")
+    assert result.text == ("HiHi" if what == "call" else "Hi")
+    if what == "cited page":
+        assert result.sources[0].provider_metadata["url_citation"] == {"url": "http://a", "at": None}
 
 
 async def test_a_fallback_of_another_dialect(tmp_path: pathlib.Path) -> None:

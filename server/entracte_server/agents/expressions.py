@@ -25,6 +25,9 @@ MAX_INPUT = 16 * 1024
 MAX_PATTERN = 1000
 """Largest pattern, in instructions of RE2."""
 
+MAX_MATCHING = 4_000_000
+"""Instructions of patterns, times characters of JSON, that all expressions over one call may go through."""
+
 _ENVIRONMENT = """
 name: approval
 stdlib:
@@ -48,13 +51,15 @@ class ExpressionFailed(Exception):
 class Values:
     """What expressions see of one call. `args` and `request_context` are JSON texts of objects."""
 
-    __slots__ = ("data", "fault")
+    __slots__ = ("data", "fault", "matched", "size")
 
     def __init__(self, tool: str, args: str, request_context: str | None) -> None:
         texts = args, request_context or "{}"
         self.fault = ""
         self.data: dict[str, Any] = {}
-        if sum(map(len, texts)) > MAX_INPUT:
+        self.size = sum(map(len, texts))
+        self.matched = 0
+        if self.size > MAX_INPUT:
             self.fault = f"more than {MAX_INPUT} characters of JSON"
         elif any("\\u0000" in text for text in texts):
             # The library takes a text to end at a NUL, so that what comes after it would not be judged.
@@ -67,15 +72,19 @@ class Values:
 class Expression:
     """A compiled expression. Make one with `compile_expression`."""
 
-    __slots__ = ("_compiled",)
+    __slots__ = ("_compiled", "_instructions")
 
-    def __init__(self, compiled: "cel.Expression") -> None:
+    def __init__(self, compiled: "cel.Expression", instructions: int) -> None:
         self._compiled = compiled
+        self._instructions = instructions
 
     def holds(self, values: Values) -> bool:
         """What the expression says of a call. Raises `ExpressionFailed`."""
         if values.fault:
             raise ExpressionFailed(values.fault)
+        values.matched += self._instructions * values.size
+        if values.matched > MAX_MATCHING:
+            raise ExpressionFailed("patterns that take too long for so much JSON")
         try:
             value = self._compiled.eval(data=values.data).value()
         except Exception as error:  # values that CEL has no form for, such as halves of surrogate pairs
@@ -114,15 +123,16 @@ def compile_expression(text: str) -> Expression:
     kind = compiled.return_type().name()
     if kind not in ("BOOL", "DYN"):
         raise InvalidExpression(f"the expression is not a condition but of type {kind.lower()}")
-    _check_patterns(environment, text)
-    return Expression(compiled)
+    return Expression(compiled, _checked_patterns(environment, text))
 
 
-def _check_patterns(environment: "cel.Env", text: str) -> None:
-    """A pattern from a call's arguments could be made so that matching takes minutes."""
+def _checked_patterns(environment: "cel.Env", text: str) -> int:
+    """The size of all patterns together. One from a call's arguments could be made so that matching takes
+    minutes."""
     literals = [found[1] for found in _MATCHES_LITERAL.finditer(text)]
     if len(literals) != len(_MATCHES.findall(text)):
         raise InvalidExpression("write a pattern out where it is used: args.path.matches('^/etc/')")
+    total = 0
     for literal in literals:
         try:
             pattern = bounded.compile_pattern(str(environment.compile(literal).eval().value()))
@@ -130,6 +140,8 @@ def _check_patterns(environment: "cel.Env", text: str) -> None:
             raise InvalidExpression(str(error)) from None
         if pattern.programsize > MAX_PATTERN:
             raise InvalidExpression(f"the pattern {literal[:200]} is too large")
+        total += pattern.programsize
+    return total
 
 
 def _reason(text: str) -> str:

@@ -119,11 +119,11 @@ def expired(run: "RunExecution", call: CallRow) -> Ending:
 
 
 def given_up_on(run: "RunExecution") -> Ending:
-    """It killed one process after the other."""
+    """It killed one process after the other, or failed in them."""
     drop_calls(run, "The run was given up before the call was settled.")
     error = RunError(
         "recovery_exhausted",
-        "The processes that executed the run died again and again without getting it any further.",
+        "Executing the run failed again and again, or the process did, without getting it any further.",
     )
     return Ending("failed", "error", "error", error)
 

@@ -19,6 +19,7 @@ from entracte_server.domain.chunks import (
 )
 from entracte_server.models.base import ModelEvent
 from entracte_server.models.plain_delta import ArgsPiece
+from entracte_server.models.provider_json import json_of
 from entracte_server.models.surrogates import SurrogateJoiner
 from entracte_server.models.tool_calls import finished_call, mint_call_id
 
@@ -129,7 +130,7 @@ class CallAssembler:
                 continue
             self._append(call, self._joiner.flush(call), out)
             text = "".join(call.args)
-            metadata = json_text.dump(call.extras) if call.extras else None
+            metadata = json_of(call.extras) if call.extras else None
             out.append(ToolCallInputStreamingEnd(call.id))
             out.append(finished_call(call.id, call.name, text, metadata))
 

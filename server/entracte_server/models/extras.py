@@ -7,6 +7,7 @@ from typing import Any
 from entracte_server.domain import json_text
 from entracte_server.domain.chunks import File, Source
 from entracte_server.models.base import ModelEvent
+from entracte_server.models.provider_json import json_of
 
 
 class Extras:
@@ -62,7 +63,7 @@ class Extras:
         if data and isinstance(data, str):
             self._audio += _bytes(data)
         if isinstance(audio.get("format"), str):
-            self._audio_format = audio["format"]
+            self._audio_format = json_text.scrub(audio["format"])
         transcript = audio.get("transcript")
         return transcript if isinstance(transcript, str) and not delta.get("content") else ""
 
@@ -76,7 +77,7 @@ class Extras:
             out.append(File("image/*", url=json_text.scrub(url)))
             return
         head, _, body = url[5:].partition(",")
-        media_type = head.partition(";")[0] or "image/png"
+        media_type = json_text.scrub(head.partition(";")[0]) or "image/png"
         if data := _bytes(body):
             out.append(File(media_type, data))
 
@@ -89,7 +90,7 @@ class Extras:
         if not isinstance(url, str) or not url or url in self._urls:
             return
         self._urls.add(url)
-        metadata = json_text.dump(record) if record is not None else None
+        metadata = json_of(record) if record is not None else None
         title = json_text.scrub(title) if isinstance(title, str) else ""
         out.append(Source(f"s{len(self._urls) - 1}", json_text.scrub(url), title, metadata))
 

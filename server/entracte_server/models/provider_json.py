@@ -1,6 +1,7 @@
 """JSON as providers send it."""
 
 import json
+import math
 from typing import Any
 
 import msgspec
@@ -28,6 +29,22 @@ def read_json(data: bytes) -> Any:
 def decode_json(data: bytes) -> Any:
     """The JSON value of a record. Raises `msgspec.DecodeError`, and `RecursionError` as `read_json` does."""
     return _shallow(data, _decoder.decode(data))
+
+
+def json_of(value: Any) -> str:
+    """The JSON text of a part of what was read. Numbers that JSON does not have are null in it."""
+    try:
+        return json_text.dump(value)
+    except ValueError:
+        return json_text.dump(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shallow(data: bytes, value: Any) -> Any:

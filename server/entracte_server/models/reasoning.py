@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from entracte_server.domain import json_text
+from entracte_server.models.provider_json import json_of
 
 DETAILS = "reasoning_details"
 """The key under which a reasoning block's `provider_metadata` keeps the provider's own records."""
@@ -48,7 +49,7 @@ class ReasoningDetails:
             entry, key = texts[0]
             if len(entry[key]) == shown:
                 entry[key] = None
-        return json_text.dump({DETAILS: entries})
+        return json_of({DETAILS: entries})
 
 
 def restore_details(metadata: str | None, text: str) -> list[dict[str, Any]]:

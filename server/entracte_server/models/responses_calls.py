@@ -13,6 +13,7 @@ from entracte_server.domain.chunks import (
     ToolCallInputStreamingStart,
 )
 from entracte_server.models.base import ModelEvent
+from entracte_server.models.provider_json import json_of
 from entracte_server.models.responses_items import keep
 from entracte_server.models.surrogates import SurrogateJoiner
 from entracte_server.models.tool_calls import finished_call, mint_call_id
@@ -104,7 +105,7 @@ class ItemCalls:
         name = item.get("name") if kind == "mcp_call" else None
         name = json_text.scrub(name) if isinstance(name, str) and name else kind.removesuffix("_call")
         args: Any = {key: item[key] for key in _BY_PROVIDER[kind] if item.get(key) is not None}
-        text = json_text.dump(args)
+        text = json_of(args)
         out += [
             ToolCallInputStreamingStart(id, name),
             ToolCallDelta(id, text, name),

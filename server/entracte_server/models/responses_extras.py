@@ -7,6 +7,7 @@ from typing import Any
 from entracte_server.domain import json_text
 from entracte_server.domain.chunks import File, Source
 from entracte_server.models.base import ModelEvent
+from entracte_server.models.provider_json import json_of
 
 
 class ItemExtras:
@@ -31,7 +32,7 @@ class ItemExtras:
                 f"s{len(self._cited) - 1}",
                 json_text.scrub(url) if isinstance(url, str) else "",
                 json_text.scrub(title) if isinstance(title, str) else "",
-                json_text.dump(annotation),
+                json_of(annotation),
             )
         )
         return True
@@ -41,7 +42,7 @@ class ItemExtras:
         result = item.get("result")
         if item.get("type") == "image_generation_call" and isinstance(result, str) and result:
             kind = item.get("output_format")
-            media_type = f"image/{kind if isinstance(kind, str) and kind else 'png'}"
+            media_type = f"image/{json_text.scrub(kind) if isinstance(kind, str) and kind else 'png'}"
             try:
                 out.append(File(media_type, base64.b64decode(result + "=" * (-len(result) % 4))))
             except (binascii.Error, ValueError):

@@ -8,6 +8,7 @@ it was, and what else belongs to it; only the provider that wrote it is shown it
 from typing import Any
 
 from entracte_server.domain import json_text
+from entracte_server.models.provider_json import json_of
 
 RESPONSES = "openai_responses"
 """The key in a part's `provider_metadata`."""
@@ -15,7 +16,7 @@ RESPONSES = "openai_responses"
 
 def keep(provider: str, at: int, **more: Any) -> str:
     """The metadata of a part that was number `at` of the answer's items."""
-    return json_text.dump({RESPONSES: {"provider": provider, "at": at, **more}})
+    return json_of({RESPONSES: {"provider": provider, "at": at, **more}})
 
 
 def kept(metadata: str | None, provider: str) -> dict[str, Any]:
