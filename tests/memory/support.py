@@ -40,8 +40,9 @@ def call(name: str, number: int, **args: Any) -> list[dict[str, Any]]:
 class Talk:
     """A client, and the model its agent asks."""
 
-    def __init__(self, client: Client, model: ScriptedModel) -> None:
+    def __init__(self, client: Client, model: ScriptedModel, address: str) -> None:
         self.client = client
+        self.address = address
         self.model = model
         self.agent = client.agent("a")
 
@@ -68,7 +69,7 @@ async def talking(
     app = App(agents=[Agent(id="a", model=model, tools=agent.pop("tools", TOOLS), **agent)])
     where: dict[str, Any] = default_store() if store is None else store
     async with serve(app, **where, **(settings or {})) as server, Client(server.address) as client:
-        yield Talk(client, model)
+        yield Talk(client, model, server.address)
     for request in model.requests:
         assert paired(request)
         turns = [message for message in request.messages if message.role != "system"]

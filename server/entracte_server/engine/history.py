@@ -35,8 +35,10 @@ PENDING = json_text.dump({"status": "pending"})
 
 def for_model(stored: Iterable[ThreadMessage], *, filter_incomplete: bool = True) -> list[Message]:
     """The messages as a model is given them: each call with exactly one result. A call without one is left
-    out, or is told to wait. Of an answer that was cut off only its whole calls are told."""
+    out, or is told to wait. Of an answer that was cut off only its whole calls are told. Models repeat the
+    ids of calls that a run was not told of: of two calls with one id the later gets another."""
     messages: list[Message] = []
+    ids: set[str] = set()
     for message in stored:
         parts: list[AnyPart] = []
         results: list[ToolResultPart] = []
@@ -44,10 +46,12 @@ def for_model(stored: Iterable[ThreadMessage], *, filter_incomplete: bool = True
             if isinstance(part, CallPart):
                 if part.outcome is None and filter_incomplete:
                     continue
-                parts.append(
-                    ToolCallPart(part.tool_call_id, part.tool_name, part.args, part.provider_metadata)
-                )
-                results.append(_result(part))
+                call_id = part.tool_call_id
+                if call_id in ids:
+                    call_id = f"{call_id}-{message.position}"
+                ids.add(call_id)
+                parts.append(ToolCallPart(call_id, part.tool_name, part.args, part.provider_metadata))
+                results.append(_result(part, call_id))
             elif isinstance(part, _TOLD) and not message.aborted:
                 parts.append(part)
         if all(isinstance(part, ReasoningPart) for part in parts):  # thoughts alone are no answer
@@ -58,10 +62,10 @@ def for_model(stored: Iterable[ThreadMessage], *, filter_incomplete: bool = True
     return messages
 
 
-def _result(part: CallPart) -> ToolResultPart:
+def _result(part: CallPart, call_id: str) -> ToolResultPart:
     if part.outcome is None:
-        return ToolResultPart(part.tool_call_id, part.tool_name, PENDING)
-    return prompt.outcome_part(part.tool_call_id, part.tool_name, part.outcome)
+        return ToolResultPart(call_id, part.tool_name, PENDING)
+    return prompt.outcome_part(call_id, part.tool_name, part.outcome)
 
 
 def exchanges(stored: Sequence[ThreadMessage]) -> list[list[ThreadMessage]]:

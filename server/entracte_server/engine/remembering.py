@@ -25,7 +25,7 @@ from entracte_server.store.threads import MessageRange, ThreadClaim
 if TYPE_CHECKING:
     from entracte_server.engine.run import RunExecution
 
-PAGE = 200
+PAGE = 100
 """Messages that are read at once."""
 
 MAX_BACK = 1000
@@ -70,7 +70,7 @@ class Memory:
         if options.max_history_tokens is not None:
             budget = options.max_history_tokens
         try:
-            found = await last_messages(store, tenant, options.thread_id, count)
+            found = await last_messages(store, tenant, options.thread_id, count, budget)
         except NotFound:  # nothing was said, and the run only reads
             found = []
         found = fitting(found, budget)
@@ -164,21 +164,37 @@ class Memory:
         self._run.log.stage(messages=changed)
 
 
-async def last_messages(store: Store, tenant: str, thread_id: str, count: int) -> list[ThreadMessage]:
+async def last_messages(
+    store: Store, tenant: str, thread_id: str, count: int, budget: int
+) -> list[ThreadMessage]:
     """The last messages of a thread: `count` of them and those before these that belong to the same
-    exchange. Raises `NotFound`."""
-    if count < 1:
-        return []
-    where = MessageRange(newest=True)
-    found = await store.read_messages(tenant, thread_id, where, limit=count)
-    while found and found[0].role != "user" and found[0].position > 1 and len(found) < count + MAX_BACK:
-        where = MessageRange(before=found[0].position, newest=True)
-        earlier = await store.read_messages(tenant, thread_id, where, limit=PAGE)
-        if not earlier:
+    exchange, or fewer where these alone take more than `budget` tokens. Raises `NotFound`."""
+    found: list[ThreadMessage] = []
+    while count > len(found) and budget >= 0:
+        page = await _before(store, tenant, thread_id, found, min(PAGE, count - len(found)))
+        if not page:
             break
-        start = next((i for i in reversed(range(len(earlier))) if earlier[i].role == "user"), 0)
-        found = [*earlier[start:], *found]
+        found = [*page, *found]
+        budget -= sum(map(_tokens, page))
+    looked = 0
+    while found and found[0].role != "user" and looked < MAX_BACK:
+        page = await _before(store, tenant, thread_id, found, PAGE)
+        if not page:
+            break
+        looked += len(page)
+        start = next((i for i in reversed(range(len(page))) if page[i].role == "user"), 0)
+        found = [*page[start:], *found]
     return [message for exchange in history.exchanges(found) for message in exchange]
+
+
+async def _before(
+    store: Store, tenant: str, thread_id: str, found: list[ThreadMessage], limit: int
+) -> list[ThreadMessage]:
+    """The messages of a thread before those that were found."""
+    first = found[0].position if found else 0
+    if first == 1:
+        return []
+    return await store.read_messages(tenant, thread_id, MessageRange(before=first, newest=True), limit=limit)
 
 
 def fitting(messages: Sequence[ThreadMessage], budget: int) -> list[ThreadMessage]:
