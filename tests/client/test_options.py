@@ -407,6 +407,14 @@ def test_a_class_may_describe_itself() -> None:
         ({"request_context": {"a": {1, 2}}}, "option request_context: .*not JSON serializable"),
         ({"structured_output": {"schema": {}, "error_strategy": "hope"}}, "strict, warn, fallback"),
         ({"client_tools": [lambda x, *more: x]}, "cannot be given by name"),
+        (
+            {"prepare_step": print},
+            "option prepare_step: expected the name of a hook registered on the server",
+        ),
+        ({"on_iteration_complete": print}, "option on_iteration_complete: expected the name of a hook"),
+        ({"max_steps": 2**40}, "option max_steps: "),
+        ({"include_raw_chunks": "yes"}, "option include_raw_chunks: "),
+        ({"toolsets": [5]}, "option toolsets: "),
     ],
 )
 def test_wrong_values_are_refused_with_the_options_name(options: dict[str, Any], words: str) -> None:

@@ -48,6 +48,13 @@ async def test_unicode_is_normalized(parameters: dict[str, Any], before: str, af
         assert result.messages[0].text == after
 
 
+def test_marks_without_end_take_linear_time() -> None:
+    """Putting them in order takes the square of their number."""
+    marks = "\u0301\u0323" * 100_000
+    assert UnicodeNormalizer().normalized(f"a{marks}b").count("\u0301") == 100_000
+    assert UnicodeNormalizer().normalized("a\u0301\u0323") == "\u1ea1\u0301"
+
+
 async def test_what_tools_return_is_normalized() -> None:
     @tool
     async def add(a: int, b: int) -> dict[str, str]:

@@ -24,16 +24,17 @@ def to_options(options: Mapping[str, Any]) -> pb.GenerateOptions:
 
     Raises TypeError or ValueError, naming the option, for values of the wrong kind.
     """
-    fields = {}
+    written = pb.GenerateOptions()
     for name, value in options.items():
         if value is not None and name in ENCODERS:
             try:
-                fields[name] = ENCODERS[name](value)
+                field: Any = {name: ENCODERS[name](value)}
+                written.MergeFrom(pb.GenerateOptions(**field))
             except TypeError as error:
                 raise TypeError(f"option {name}: {error}") from error
             except ValueError as error:
                 raise ValueError(f"option {name}: {error}") from error
-    return pb.GenerateOptions(**fields)
+    return written
 
 
 def check_names(given: Mapping[str, Any], known: Iterable[str], function: str) -> None:
@@ -64,6 +65,12 @@ def record(cls: type[T], value: Any) -> T:
 
 
 def _same(value: Any) -> Any:
+    return value
+
+
+def _hook_name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected the name of a hook registered on the server, not {type(value).__name__}")
     return value
 
 
@@ -357,7 +364,7 @@ ENCODERS: Mapping[str, Callable[[Any], Any]] = {
     "include_request_body": _same,
     "pending_call_expiry": _expiry,
     "rate_limit_wait": to_duration,
-    "on_iteration_complete": _same,
-    "prepare_step": _same,
+    "on_iteration_complete": _hook_name,
+    "prepare_step": _hook_name,
     "hooks": _hooks,
 }
