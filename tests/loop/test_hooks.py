@@ -96,10 +96,12 @@ async def test_a_run_whose_hook_is_gone_waits_for_it(tmp_path: Path) -> None:
     script = [call("s1 ", 1, "gated"), [{"text": "end"}]]
     async with serving(script, store=tmp_path / "db", app=app) as it:
         parked = await it.agent.generate("hi", on_iteration_complete="look")
-    async with serving(script[1:], store=tmp_path / "db") as it:
-        with pytest.raises(AgentUnavailable):
-            await it.agent.approve(parked.pending_calls[0])
-        assert it.model.calls == 0
+    another = Hook(kind="prepare_step", name="look", function=lambda info: None)
+    for hooks in ([], [another]):  # none of this name, or one of another kind
+        async with serving(script[1:], store=tmp_path / "db", app={"hooks": hooks}) as it:
+            with pytest.raises(AgentUnavailable):
+                await it.agent.approve(parked.pending_calls[0])
+            assert it.model.calls == 0
     async with serving(script[1:], store=tmp_path / "db", app=app) as it:
         assert (await it.agent.approve(parked.pending_calls[0])).text == "s1 end"
 

@@ -6,10 +6,11 @@ is told for as long as the run lasts, in whichever process.
 
 import asyncio
 from collections.abc import Callable, Container, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from entracte_server.agents.agent import Agent, App
 from entracte_server.agents.context import ToolContext
+from entracte_server.agents.hooks import HookKind
 from entracte_server.agents.mcp import McpToolset
 from entracte_server.agents.tools import Tool
 from entracte_server.domain import json_text
@@ -18,6 +19,8 @@ from entracte_server.domain.options import ClientTool, PinnedTool, RunOptions
 
 if TYPE_CHECKING:
     from entracte_server.engine.mcp_connection import McpConnection
+
+_HOOK_KINDS = frozenset(get_args(HookKind))
 
 MAX_KEPT = 2048
 """Tools made from stored definitions that are kept for the next run."""
@@ -145,14 +148,17 @@ def needs_of(options: RunOptions) -> tuple[str, ...]:
     needs += [f"processor {processor.name}" for processor in processors]
     if (structured := options.structured_output) is not None and structured.model:
         needs.append(f"model {structured.model}")
-    hooks = [options.on_iteration_complete, options.prepare_step]
+    hooks: list[tuple[HookKind, str]] = [
+        ("iteration_complete", options.on_iteration_complete),
+        ("prepare_step", options.prepare_step),
+    ]
     if (around := options.hooks) is not None:
-        hooks += [around.before_tool_call, around.after_tool_call]
-    hooks += [condition.text for condition in options.stop_when if condition.kind == "predicate"]
+        hooks += [("before_tool_call", around.before_tool_call), ("after_tool_call", around.after_tool_call)]
+    hooks += [("stop_when", one.text) for one in options.stop_when if one.kind == "predicate"]
     if (completion := options.is_task_complete) is not None:
-        hooks.append(completion.on_complete)
+        hooks.append(("check_complete", completion.on_complete))
         needs += [f"scorer {name}" for name in completion.scorers]
-    return (*needs, *(f"hook {name}" for name in hooks if name))
+    return (*needs, *(f"{kind} {name}" for kind, name in hooks if name))
 
 
 def missing(app: App, needs: Iterable[str], resolve: Callable[[str], object]) -> str | None:
@@ -161,7 +167,7 @@ def missing(app: App, needs: Iterable[str], resolve: Callable[[str], object]) ->
     registered: dict[str, Container[str]] = {
         "toolset": app.toolsets,
         "scorer": app.scorers,
-        "hook": app.hooks,
+        "hook": app.hooks,  # as an older version wrote it, without its kind
         "processor": app.processors,
     }
     for need in needs:
@@ -170,6 +176,9 @@ def missing(app: App, needs: Iterable[str], resolve: Callable[[str], object]) ->
             try:
                 resolve(name)
             except ValueError:
+                return need
+        elif kind in _HOOK_KINDS:
+            if name not in app.hooks or app.hooks[name].kind != kind:
                 return need
         elif name not in registered.get(kind, ()):
             return need
