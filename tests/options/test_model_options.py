@@ -309,5 +309,5 @@ async def test_a_fallback_of_another_dialect(tmp_path: pathlib.Path) -> None:
                     {"id": "call_1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
                 ],
             },
-            {"role": "tool", "tool_call_id": "call_1", "content": '"paid"'},
+            {"role": "tool", "tool_call_id": "call_1", "content": "paid"},
         ]
