@@ -99,7 +99,7 @@ async def test_a_run_whose_hook_is_gone_waits_for_it(tmp_path: Path) -> None:
     another = Hook(kind="prepare_step", name="look", function=lambda info: None)
     for hooks in ([], [another]):  # none of this name, or one of another kind
         async with serving(script[1:], store=tmp_path / "db", app={"hooks": hooks}) as it:
-            with pytest.raises(AgentUnavailable):
+            with pytest.raises(AgentUnavailable, match="needs the iteration_complete hook look"):
                 await it.agent.approve(parked.pending_calls[0])
             assert it.model.calls == 0
     async with serving(script[1:], store=tmp_path / "db", app=app) as it:

@@ -162,7 +162,7 @@ def needs_of(options: RunOptions) -> tuple[str, ...]:
 
 
 def missing(app: App, needs: Iterable[str], resolve: Callable[[str], object]) -> str | None:
-    """The first of `needs` that an app does not have; `resolve` finds a model by its name, or raises
+    """The first of `needs` that an app does not have, in words; `resolve` finds a model by its name, or raises
     `ValueError`."""
     registered: dict[str, Container[str]] = {
         "toolset": app.toolsets,
@@ -179,7 +179,7 @@ def missing(app: App, needs: Iterable[str], resolve: Callable[[str], object]) ->
                 return need
         elif kind in _HOOK_KINDS:
             if name not in app.hooks or app.hooks[name].kind != kind:
-                return need
+                return f"{kind} hook {name}"
         elif name not in registered.get(kind, ()):
             return need
     return None
