@@ -162,7 +162,7 @@ def needs_of(options: RunOptions) -> tuple[str, ...]:
 
 
 def missing(app: App, needs: Iterable[str], resolve: Callable[[str], object]) -> str | None:
-    """The first of `needs` that an app does not have, in words; `resolve` finds a model by its name, or raises
+    """The first of `needs` that an app lacks, in words; `resolve` finds a model by its name, or raises
     `ValueError`."""
     registered: dict[str, Container[str]] = {
         "toolset": app.toolsets,
