@@ -6,6 +6,7 @@ import pytest
 
 from entracte_server.store.base import Store
 from entracte_server.store.postgres import PostgresStore
+from entracte_server.testing.store_conformance.children import ChildSuite
 from entracte_server.testing.store_conformance.closing import CancellationSuite, ClosingSuite
 from entracte_server.testing.store_conformance.decisions import DecisionSuite
 from entracte_server.testing.store_conformance.follow_ups import FollowUpSuite
@@ -99,6 +100,10 @@ class TestTurns(TurnSuite):
 
 
 class TestMessages(MessageSuite):
+    pass
+
+
+class TestChildren(ChildSuite):
     pass
 
 

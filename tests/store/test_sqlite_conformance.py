@@ -8,6 +8,7 @@ import pytest
 
 from entracte_server.store.base import Store
 from entracte_server.store.sqlite import SQLiteStore
+from entracte_server.testing.store_conformance.children import ChildSuite
 from entracte_server.testing.store_conformance.closing import CancellationSuite, ClosingSuite
 from entracte_server.testing.store_conformance.decisions import DecisionSuite
 from entracte_server.testing.store_conformance.follow_ups import FollowUpSuite
@@ -100,6 +101,10 @@ class TestTurns(TurnSuite):
 
 
 class TestMessages(MessageSuite):
+    pass
+
+
+class TestChildren(ChildSuite):
     pass
 
 

@@ -161,6 +161,8 @@ def _open_call(value: OpenCall) -> chunk_pb2.OpenCall:
     made.tool_call_id = value.tool_call_id
     made.tool_name = value.tool_name
     made.kind = getattr(chunk_pb2, f"PENDING_CALL_KIND_{value.kind.upper().replace('-', '_')}")
+    for element in value.agent_path:
+        made.agent_path.add(agent_id=element.agent_id, tool_call_id=element.tool_call_id)
     return made
 
 

@@ -154,7 +154,8 @@ class ToolResult(Payload, frozen=True):
 
 class ToolError(Payload, frozen=True):
     """`code` says whose fault it was: `invalid-args`, `unknown-tool`, `exception`, `timeout`,
-    `not-executed`, `invalid-result`, `recovery`, `expired`."""
+    `not-executed`, `invalid-result`, `recovery`, `expired`, `hook`, `delegation` (a sub-agent did not come to
+    an answer)."""
 
     type = "tool-error"
     tool_call_id: str
@@ -282,6 +283,17 @@ class StepFinish(Payload, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
+class PathElement(Data, frozen=True):
+    """One delegation on the way down to a sub-agent."""
+
+    agent_id: str
+    tool_call_id: str
+
+
+AgentPath = tuple[PathElement, ...]
+"""The delegations on the way down to an agent; empty for a run's own."""
+
+
 class OpenCall(Data, frozen=True):
     """One call still waiting when a run parks."""
 
@@ -289,6 +301,7 @@ class OpenCall(Data, frozen=True):
     tool_call_id: str
     tool_name: str
     kind: PendingKind
+    agent_path: AgentPath = ()
 
 
 class Finish(Payload, frozen=True):
@@ -336,13 +349,6 @@ class Custom(Payload, frozen=True):
 ChunkSource = Literal["agent", "user", "system"]
 
 
-class PathElement(Data, frozen=True):
-    """One delegation on the way down to a sub-agent."""
-
-    agent_id: str
-    tool_call_id: str
-
-
 class Chunk(Data, frozen=True):
     """One event with its envelope. `emit_time` is in milliseconds since the epoch."""
 
@@ -353,5 +359,5 @@ class Chunk(Data, frozen=True):
     attempt: int
     payload: Payload
     source: ChunkSource = "agent"
-    agent_path: tuple[PathElement, ...] = ()
+    agent_path: AgentPath = ()
     ignorable: bool = False

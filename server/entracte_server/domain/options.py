@@ -122,6 +122,21 @@ class ToolHooks(Data, frozen=True):
     after_tool_call: str = ""
 
 
+class DelegationHooks(Data, frozen=True):
+    """Names of the hooks around delegations; empty: none. `error_strategy` says what an error of theirs
+    means: as they declare, that it is logged (`warn`), or that the call fails (`throw`)."""
+
+    on_start: str = ""
+    on_complete: str = ""
+    message_filter: str = ""
+    error_strategy: Literal["", "warn", "throw"] = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of those there are."""
+        return tuple(name for name in (self.on_start, self.on_complete, self.message_filter) if name)
+
+
 class StructuredOutput(Data, frozen=True):
     """An answer that fits `schema`, the JSON text of a JSON Schema of any kind of value.
 
@@ -205,3 +220,4 @@ class RunOptions(Data, frozen=True):
     pinned_tools: tuple[PinnedTool, ...] = ()
     memory: MemoryOptions | None = None
     save_per_step: bool = False
+    delegation: DelegationHooks | None = None

@@ -3,10 +3,10 @@
 Times are milliseconds since the epoch; JSON values are text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from entracte_server.domain.chunks import FinishReason, PathElement, PendingKind, StopCause, Verb
+from entracte_server.domain.chunks import AgentPath, FinishReason, PendingKind, StopCause, Verb
 from entracte_server.domain.data import Data
 from entracte_server.domain.expiry import OnExpiry
 from entracte_server.domain.messages import AnyPart, Message
@@ -62,7 +62,8 @@ class RunRow(Data, frozen=True):
 class RunSpec(Data, frozen=True):
     """What a run was asked to do; written once. `system` are the resolved system texts. `trace` is None
     where the run is not traced. `history` and `known`, the earlier messages of its thread and the system
-    texts about its user, are never written: `Remembered` says where they are."""
+    texts about its user, are never written: `Remembered` says where they are. `path` are the delegations on
+    the way to the agent; empty for a root."""
 
     input: tuple[Message, ...]
     options: RunOptions
@@ -71,6 +72,7 @@ class RunSpec(Data, frozen=True):
     trace: Trace | None = None
     history: tuple[Message, ...] = ()
     known: tuple[str, ...] = ()
+    path: AgentPath = ()
 
 
 class Response(Data, frozen=True):
@@ -238,6 +240,12 @@ class CallRow(Data, frozen=True):
     was shown, so that its own policy is asked anew. `resolution` waits to be shown.
     `definition` is the tool that it is about where an MCP server has changed it since the run started.
     `provider_executed` calls have no outcome of ours.
+
+    The calls of a tree of agents belong to its root, and their ids are unique in it. `run_id` is the
+    sub-agent's run whose call it is, empty for the root's own agent. A call that delegates has the run that
+    it began, `child_run_id`, and, once that has ended or the root parked, the tokens used and what they cost
+    (millionths), all below included. A hook may have something to tell the model beside its result,
+    `feedback`, and may end the run with it: `bail`.
     """
 
     call_id: str
@@ -264,13 +272,20 @@ class CallRow(Data, frozen=True):
     provider_metadata: str | None = None
     defaulted: bool = False
     definition: PinnedTool | None = None
+    run_id: str = ""
+    child_run_id: str = ""
+    usage: Usage | None = None
+    cost: float = 0.0
+    feedback: str = ""
+    bail: bool = False
 
 
 PendingState = Literal["open", "decided"]
 
 
 class PendingRow(Data, frozen=True):
-    """A call that waits or waited.
+    """A call that waits or waited. `run_id` is the root of a tree of agents, `agent_id` the agent whose call
+    it is, and `agent_path` the way to it.
 
     `args_digest` covers tool name and `args`. `tool_digest` is over the tool's definition when the
     call was shown. `claimed_by` and `claimed_until` are a person's hold on it. `expire_time` (0: never)
@@ -294,7 +309,7 @@ class PendingRow(Data, frozen=True):
     resume_schema: str | None = None
     tool_description: str = ""
     tool_digest: bytes = b""
-    agent_path: tuple[PathElement, ...] = ()
+    agent_path: AgentPath = ()
     thread_id: str = ""
     resource_id: str = ""
     expire_time: int = 0
@@ -358,19 +373,56 @@ class Remembered(Data, frozen=True):
 
 
 class Snapshot(Data, frozen=True):
-    """All that is needed to go on with a run."""
+    """All that is needed to go on with a run.
+
+    `calls` are those of its own agent; `below` are those of its sub-agents, at any depth, for a root.
+    `pending` are the open ones, those below included.
+    """
 
     run: RunRow
     spec: RunSpec
     steps: tuple[StepRecord, ...] = ()
     calls: tuple[CallRow, ...] = ()
     pending: tuple[PendingRow, ...] = ()
-    """The open ones."""
     processing: Processing | None = None
     remembered: Remembered | None = None
+    below: tuple[CallRow, ...] = ()
 
     @property
     def waiting(self) -> list[PendingRow]:
-        """The open pending calls in the order in which the model made the calls."""
-        order = {call.call_id: (call.step, call.index) for call in self.calls}
-        return sorted(self.pending, key=lambda row: order.get(row.call_id, (0, 0)))
+        """The open pending calls in the order in which the models made the calls, those of a sub-agent
+        where it was delegated to."""
+        order = {call.call_id: (call.step, call.index) for call in (*self.calls, *self.below)}
+
+        def place(row: PendingRow) -> list[tuple[int, int]]:
+            way = [element.tool_call_id for element in row.agent_path]
+            return [order.get(call_id, (0, 0)) for call_id in (*way, row.call_id)]
+
+        return sorted(self.pending, key=place)
+
+    @property
+    def delegated(self) -> list[str]:
+        """The runs of sub-agents, at any depth, that it waits for."""
+        calls = (*self.calls, *self.below)
+        return [call.child_run_id for call in calls if call.child_run_id and call.state != "done"]
+
+
+def split_calls(run: RunRow, calls: Iterable[CallRow]) -> tuple[tuple[CallRow, ...], tuple[CallRow, ...]]:
+    """Of the calls of a tree, those of one run, in the model's order, and, for the root, those below."""
+    is_root = run.root_run_id in ("", run.run_id)
+    owner = "" if is_root else run.run_id
+    own: list[CallRow] = []
+    below: list[CallRow] = []
+    for call in calls:
+        (own if call.run_id == owner else below).append(call)
+    own.sort(key=_place)
+    return tuple(own), tuple(below) if is_root else ()
+
+
+def pending_under(path: AgentPath, pending: Iterable[PendingRow]) -> tuple[PendingRow, ...]:
+    """What waits in the run of the sub-agent at `path`, and below it."""
+    return tuple(row for row in pending if row.agent_path[: len(path)] == path)
+
+
+def _place(call: CallRow) -> tuple[int, int]:
+    return call.step, call.index

@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 from entracte_server.domain.chunks import FinishReason, StopCause
 from entracte_server.domain.data import Data
 from entracte_server.domain.follow_ups import FollowUpRow
-from entracte_server.domain.results import RunError, Usage
+from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import (
     CallRow,
     DecisionRow,
@@ -35,6 +35,9 @@ from entracte_server.domain.runs import (
     StepRecord,
 )
 from entracte_server.domain.threads import ThreadMessage
+from entracte_server.store.changes import ChildWrite as ChildWrite
+from entracte_server.store.changes import RunPatch as RunPatch
+from entracte_server.store.changes import Standing as Standing
 from entracte_server.store.requests import Made as Made
 from entracte_server.store.requests import RequestKey as RequestKey
 from entracte_server.store.signals import Signals
@@ -155,14 +158,6 @@ class Created(Data, frozen=True):
     replaced: str = ""
 
 
-class RunPatch(Data, frozen=True):
-    """New values of a run's row; None leaves a value as it is."""
-
-    step: int | None = None
-    attempt: int | None = None
-    usage: Usage | None = None
-
-
 class Park(Data, frozen=True):
     """Suspend the run and give up its ownership, unless a decided call waits to be processed or
     somebody asked to cancel. `chunks` are written only if it parks. `executed_ms` is added."""
@@ -205,8 +200,8 @@ class RunWrite(Data, frozen=True):
 
     A write may be repeated, unchanged, by an owner that does not know whether it was committed: what
     was committed is recognised by its chunks, by what it opened or by the state it left the run in,
-    and is not done twice. A write with `steps` or with a call that is done, and a parking, are progress:
-    takeovers are counted anew.
+    and is not done twice. A write with `steps`, also of `children`, or with a call that is done, and a
+    parking, are progress: takeovers are counted anew.
     """
 
     tenant: str
@@ -224,6 +219,7 @@ class RunWrite(Data, frozen=True):
     processing: Processing | None = None
     messages: tuple[ThreadMessage, ...] = ()
     remembered: Remembered | None = None
+    children: tuple[ChildWrite, ...] = ()
 
 
 class Written(Data, frozen=True):
@@ -454,7 +450,7 @@ class Store(ThreadStore, Protocol):
         ...
 
     async def orphans(self, agents: frozenset[str], *, limit: int) -> list[RunRow]:
-        """Running runs that no process that is alive owns, oldest first: of these agents, and of any
+        """Running root runs that no process that is alive owns, oldest first: of these agents, and of any
         agent where somebody asked to cancel. Not those of a record format this code does not know."""
         ...
 
@@ -534,7 +530,13 @@ class Store(ThreadStore, Protocol):
         ...
 
     async def load(self, tenant: str, run_id: str) -> Snapshot:
-        """All of a run, as of one moment. Raises `NotFound`."""
+        """All of a run, as of one moment; for a sub-agent's run, the calls of its own agent and what waits in
+        it and below. Raises `NotFound`."""
+        ...
+
+    async def load_children(self, tenant: str, root_run_id: str, run_ids: Sequence[str]) -> list[Snapshot]:
+        """These runs of sub-agents, as `load` gives them, but for what waits in them. Those that are not
+        there are left out."""
         ...
 
     async def read_chunks(

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from entracte.v1 import agent_service_pb2, chunk_pb2
 from entracte_server.domain import chunks as d
-from entracte_server.domain.chunks import Chunk, OpenCall, PathElement, Payload
+from entracte_server.domain.chunks import AgentPath, Chunk, OpenCall, PathElement, Payload
 from entracte_server.domain.results import CheckResult
 from entracte_server.wire import values
 
@@ -83,11 +83,18 @@ def _open_call(call: OpenCall) -> chunk_pb2.OpenCall:
         tool_call_id=call.tool_call_id,
         tool_name=call.tool_name,
         kind=PENDING_KINDS.number(call.kind),
+        agent_path=_path(call.agent_path),
     )
 
 
 def _open_call_from(call: chunk_pb2.OpenCall) -> OpenCall:
-    return OpenCall(call.pending_call_id, call.tool_call_id, call.tool_name, PENDING_KINDS.texts[call.kind])
+    return OpenCall(
+        call.pending_call_id,
+        call.tool_call_id,
+        call.tool_name,
+        PENDING_KINDS.texts[call.kind],
+        _path_from(call.agent_path),
+    )
 
 
 def _check_result(result: CheckResult) -> chunk_pb2.IsTaskCompleteChunk.CheckResult:
@@ -191,6 +198,10 @@ def _path(path: Sequence[PathElement]) -> list[chunk_pb2.PathElement]:
     return [chunk_pb2.PathElement(agent_id=e.agent_id, tool_call_id=e.tool_call_id) for e in path]
 
 
+def _path_from(path: Iterable[chunk_pb2.PathElement]) -> AgentPath:
+    return tuple(PathElement(e.agent_id, e.tool_call_id) for e in path)
+
+
 @lru_cache(maxsize=8)
 def _stamp(emit_time: int) -> bytes:
     """A time as a field of a chunk. Streams that run side by side have a millisecond in common."""
@@ -276,7 +287,7 @@ def from_message(message: chunk_pb2.Chunk) -> Chunk:
         attempt=message.attempt,
         payload=_CODECS[_CLASSES[field]].decode(getattr(message, field)),
         source=SOURCES.texts[message.source],
-        agent_path=tuple(PathElement(e.agent_id, e.tool_call_id) for e in message.agent_path),
+        agent_path=_path_from(message.agent_path),
         ignorable=message.ignorable,
     )
 
@@ -333,3 +344,20 @@ def split(entries: bytes, limit: int) -> list[bytes]:
         position = end
     pieces.append(entries[start:])
     return pieces
+
+
+def under(entries: bytes, path: AgentPath) -> tuple[bytes, bool]:
+    """The entries of what the sub-agent at `path`, and what it delegated to, made; and whether its run ends
+    with them."""
+    pieces: list[bytes] = []
+    ended, start = False, 0
+    for end, message in zip(
+        _ends(entries), agent_service_pb2.StreamResponse.FromString(entries).chunks, strict=True
+    ):
+        its = _path_from(message.agent_path)
+        if its[: len(path)] == path:
+            pieces.append(entries[start:end])
+            if its == path and message.HasField("finish"):
+                ended = values.FINISH_REASONS.texts[message.finish.reason] != "suspended"
+        start = end
+    return b"".join(pieces), ended

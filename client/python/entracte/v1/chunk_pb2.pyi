@@ -878,7 +878,8 @@ class ToolErrorChunk(_message.Message):
     """What went wrong, as the model is told."""
     code: _builtins.str
     """The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
-    `invalid-result`, `recovery`, `cancelled`, `expired`.
+    `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
+    an answer).
     """
     @_builtins.property
     def args(self) -> _json_pb2.Json:
@@ -1487,6 +1488,7 @@ class OpenCall(_message.Message):
     TOOL_CALL_ID_FIELD_NUMBER: _builtins.int
     TOOL_NAME_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
+    AGENT_PATH_FIELD_NUMBER: _builtins.int
     pending_call_id: _builtins.str
     """What to answer."""
     tool_call_id: _builtins.str
@@ -1495,6 +1497,10 @@ class OpenCall(_message.Message):
     """The tool."""
     kind: Global___PendingCallKind.ValueType
     """What it waits for."""
+    @_builtins.property
+    def agent_path(self) -> _containers.RepeatedCompositeFieldContainer[Global___PathElement]:
+        """The delegations on the way to the sub-agent whose call it is; empty for the run's own agent."""
+
     def __init__(
         self,
         *,
@@ -1502,10 +1508,11 @@ class OpenCall(_message.Message):
         tool_call_id: _builtins.str = ...,
         tool_name: _builtins.str = ...,
         kind: Global___PendingCallKind.ValueType = ...,
+        agent_path: _abc.Iterable[Global___PathElement] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "pending_call_id", b"pending_call_id", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_path", b"agent_path", "kind", b"kind", "pending_call_id", b"pending_call_id", "tool_call_id", b"tool_call_id", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

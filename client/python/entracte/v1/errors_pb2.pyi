@@ -151,6 +151,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_THREAD_OF_OTHER_RESOURCE: _ErrorReason.ValueType  # 42
     """FAILED_PRECONDITION. The thread belongs to another resource. Metadata: `thread_id`."""
+    ERROR_REASON_RUN_OF_SUB_AGENT: _ErrorReason.ValueType  # 43
+    """FAILED_PRECONDITION. The run is a sub-agent's: it is cancelled and deleted with its root. Metadata:
+    `run_id`, `root_run_id`.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC was refused: the `reason` of the google.rpc.ErrorInfo (domain `entracte.dev`) that
@@ -289,4 +293,8 @@ Details: RetryInfo.
 """
 ERROR_REASON_THREAD_OF_OTHER_RESOURCE: ErrorReason.ValueType  # 42
 """FAILED_PRECONDITION. The thread belongs to another resource. Metadata: `thread_id`."""
+ERROR_REASON_RUN_OF_SUB_AGENT: ErrorReason.ValueType  # 43
+"""FAILED_PRECONDITION. The run is a sub-agent's: it is cancelled and deleted with its root. Metadata:
+`run_id`, `root_run_id`.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -167,6 +167,7 @@ class GenerateOptions(_message.Message):
     ON_ITERATION_COMPLETE_FIELD_NUMBER: _builtins.int
     PREPARE_STEP_FIELD_NUMBER: _builtins.int
     HOOKS_FIELD_NUMBER: _builtins.int
+    DELEGATION_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The id of the run, chosen by the caller: 1 to 128 characters of letters, digits, `-`, `_`, `.`,
     `:`. Unique per tenant; a taken one is ALREADY_EXISTS. Made by the server where empty.
@@ -325,6 +326,12 @@ class GenerateOptions(_message.Message):
     def hooks(self) -> Global___ToolHooks:
         """Hooks around tool calls, replacing the agent's."""
 
+    @_builtins.property
+    def delegation(self) -> Global___DelegationOptions:
+        """Hooks around what the agent delegates to its sub-agents, replacing the agent's. What these delegate in
+        turn has the hooks of their own agents.
+        """
+
     def __init__(
         self,
         *,
@@ -366,10 +373,11 @@ class GenerateOptions(_message.Message):
         on_iteration_complete: _builtins.str = ...,
         prepare_step: _builtins.str = ...,
         hooks: Global___ToolHooks | None = ...,
+        delegation: Global___DelegationOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_hooks", b"_hooks", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_pending_call_expiry", b"_pending_call_expiry", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "execution_timeout", b"execution_timeout", "hooks", b"hooks", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "output", b"output", "output_processors", b"output_processors", "pending_call_expiry", b"pending_call_expiry", "provider_options", b"provider_options", "rate_limit_wait", b"rate_limit_wait", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "save_per_step", b"save_per_step", "structured_output", b"structured_output", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "tracing_options", b"tracing_options"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_delegation", b"_delegation", "_hooks", b"_hooks", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_pending_call_expiry", b"_pending_call_expiry", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "delegation", b"delegation", "execution_timeout", b"execution_timeout", "hooks", b"hooks", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "output", b"output", "output_processors", b"output_processors", "pending_call_expiry", b"pending_call_expiry", "provider_options", b"provider_options", "rate_limit_wait", b"rate_limit_wait", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "save_per_step", b"save_per_step", "structured_output", b"structured_output", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "tracing_options", b"tracing_options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_hooks", b"_hooks", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_pending_call_expiry", b"_pending_call_expiry", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "client_tools", b"client_tools", "context", b"context", "execution_timeout", b"execution_timeout", "hooks", b"hooks", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "instructions", b"instructions", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "on_iteration_complete", b"on_iteration_complete", "output", b"output", "output_processors", b"output_processors", "pending_call_expiry", b"pending_call_expiry", "prepare_step", b"prepare_step", "provider_options", b"provider_options", "rate_limit_wait", b"rate_limit_wait", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "run_id", b"run_id", "save_per_step", b"save_per_step", "scorers", b"scorers", "stop_when", b"stop_when", "structured_output", b"structured_output", "system", b"system", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "toolsets", b"toolsets", "tracing_options", b"tracing_options", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools", "_auto_resume_suspended_tools", b"_auto_resume_suspended_tools", "_cancel_on_disconnect", b"_cancel_on_disconnect", "_delegation", b"_delegation", "_hooks", b"_hooks", "_include_raw_chunks", b"_include_raw_chunks", "_include_request_body", b"_include_request_body", "_input_processors", b"_input_processors", "_is_task_complete", b"_is_task_complete", "_max_processor_retries", b"_max_processor_retries", "_max_steps", b"_max_steps", "_memory", b"_memory", "_model_settings", b"_model_settings", "_output_processors", b"_output_processors", "_pending_call_expiry", b"_pending_call_expiry", "_require_tool_approval", b"_require_tool_approval", "_return_scorer_data", b"_return_scorer_data", "_save_per_step", b"_save_per_step", "_structured_output", b"_structured_output", "_telemetry", b"_telemetry", "_tool_call_concurrency", b"_tool_call_concurrency", "_tool_choice", b"_tool_choice", "_tracing_options", b"_tracing_options", "active_tools", b"active_tools", "auto_resume_suspended_tools", b"auto_resume_suspended_tools", "cancel_on_disconnect", b"cancel_on_disconnect", "client_tools", b"client_tools", "context", b"context", "delegation", b"delegation", "execution_timeout", b"execution_timeout", "hooks", b"hooks", "include_raw_chunks", b"include_raw_chunks", "include_request_body", b"include_request_body", "input_processors", b"input_processors", "instructions", b"instructions", "is_task_complete", b"is_task_complete", "max_processor_retries", b"max_processor_retries", "max_steps", b"max_steps", "memory", b"memory", "model_settings", b"model_settings", "on_iteration_complete", b"on_iteration_complete", "output", b"output", "output_processors", b"output_processors", "pending_call_expiry", b"pending_call_expiry", "prepare_step", b"prepare_step", "provider_options", b"provider_options", "rate_limit_wait", b"rate_limit_wait", "request_context", b"request_context", "require_tool_approval", b"require_tool_approval", "return_scorer_data", b"return_scorer_data", "run_id", b"run_id", "save_per_step", b"save_per_step", "scorers", b"scorers", "stop_when", b"stop_when", "structured_output", b"structured_output", "system", b"system", "telemetry", b"telemetry", "tool_call_concurrency", b"tool_call_concurrency", "tool_choice", b"tool_choice", "toolsets", b"toolsets", "tracing_options", b"tracing_options", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__active_tools: _TypeAlias = _typing.Literal["active_tools"]  # noqa: Y015
     _WhichOneofArgType__active_tools: _TypeAlias = _typing.Literal["_active_tools", b"_active_tools"]  # noqa: Y015
@@ -377,6 +385,8 @@ class GenerateOptions(_message.Message):
     _WhichOneofArgType__auto_resume_suspended_tools: _TypeAlias = _typing.Literal["_auto_resume_suspended_tools", b"_auto_resume_suspended_tools"]  # noqa: Y015
     _WhichOneofReturnType__cancel_on_disconnect: _TypeAlias = _typing.Literal["cancel_on_disconnect"]  # noqa: Y015
     _WhichOneofArgType__cancel_on_disconnect: _TypeAlias = _typing.Literal["_cancel_on_disconnect", b"_cancel_on_disconnect"]  # noqa: Y015
+    _WhichOneofReturnType__delegation: _TypeAlias = _typing.Literal["delegation"]  # noqa: Y015
+    _WhichOneofArgType__delegation: _TypeAlias = _typing.Literal["_delegation", b"_delegation"]  # noqa: Y015
     _WhichOneofReturnType__hooks: _TypeAlias = _typing.Literal["hooks"]  # noqa: Y015
     _WhichOneofArgType__hooks: _TypeAlias = _typing.Literal["_hooks", b"_hooks"]  # noqa: Y015
     _WhichOneofReturnType__include_raw_chunks: _TypeAlias = _typing.Literal["include_raw_chunks"]  # noqa: Y015
@@ -421,6 +431,8 @@ class GenerateOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__auto_resume_suspended_tools) -> _WhichOneofReturnType__auto_resume_suspended_tools | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cancel_on_disconnect) -> _WhichOneofReturnType__cancel_on_disconnect | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delegation) -> _WhichOneofReturnType__delegation | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__hooks) -> _WhichOneofReturnType__hooks | None: ...
     @_typing.overload
@@ -550,6 +562,69 @@ class ToolHooks(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolHooks: _TypeAlias = ToolHooks  # noqa: Y015
+
+@_typing.final
+class DelegationOptions(_message.Message):
+    """Hooks around delegations, by the names under which they are registered on the server."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _HookErrorStrategy:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _HookErrorStrategyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[DelegationOptions._HookErrorStrategy.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        HOOK_ERROR_STRATEGY_UNSPECIFIED: DelegationOptions._HookErrorStrategy.ValueType  # 0
+        """As the hook itself declares."""
+        HOOK_ERROR_STRATEGY_WARN: DelegationOptions._HookErrorStrategy.ValueType  # 1
+        """It is logged, and the delegation goes on as if there were no hook."""
+        HOOK_ERROR_STRATEGY_THROW: DelegationOptions._HookErrorStrategy.ValueType  # 2
+        """The call that delegates fails with it, and the model is told."""
+
+    class HookErrorStrategy(_HookErrorStrategy, metaclass=_HookErrorStrategyEnumTypeWrapper):
+        """What an error of a hook, or none of its answers in time, means."""
+
+    HOOK_ERROR_STRATEGY_UNSPECIFIED: DelegationOptions.HookErrorStrategy.ValueType  # 0
+    """As the hook itself declares."""
+    HOOK_ERROR_STRATEGY_WARN: DelegationOptions.HookErrorStrategy.ValueType  # 1
+    """It is logged, and the delegation goes on as if there were no hook."""
+    HOOK_ERROR_STRATEGY_THROW: DelegationOptions.HookErrorStrategy.ValueType  # 2
+    """The call that delegates fails with it, and the model is told."""
+
+    ON_DELEGATION_START_FIELD_NUMBER: _builtins.int
+    ON_DELEGATION_COMPLETE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FILTER_FIELD_NUMBER: _builtins.int
+    HOOK_ERROR_STRATEGY_FIELD_NUMBER: _builtins.int
+    on_delegation_start: _builtins.str
+    """Called before a sub-agent begins: it may change the prompt, the instructions, the limits and the
+    `request_context` of its run, or reject the delegation with a reason. Empty: none.
+    """
+    on_delegation_complete: _builtins.str
+    """Called when a sub-agent has come to an answer or to none: it may give another result, tell the model
+    something, or end the run. Empty: none.
+    """
+    message_filter: _builtins.str
+    """Called before a sub-agent begins, with the turns of the conversation that it is given before the prompt:
+    it answers with those that it gets instead. Empty: none.
+    """
+    hook_error_strategy: Global___DelegationOptions.HookErrorStrategy.ValueType
+    """What an error of one of them means. Default: as the hook declares."""
+    def __init__(
+        self,
+        *,
+        on_delegation_start: _builtins.str = ...,
+        on_delegation_complete: _builtins.str = ...,
+        message_filter: _builtins.str = ...,
+        hook_error_strategy: Global___DelegationOptions.HookErrorStrategy.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hook_error_strategy", b"hook_error_strategy", "message_filter", b"message_filter", "on_delegation_complete", b"on_delegation_complete", "on_delegation_start", b"on_delegation_start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelegationOptions: _TypeAlias = DelegationOptions  # noqa: Y015
 
 @_typing.final
 class ToolNames(_message.Message):

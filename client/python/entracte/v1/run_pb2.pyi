@@ -97,7 +97,9 @@ class Run(_message.Message):
     state: Global___RunState.ValueType
     """Where it stands."""
     last_sequence: _builtins.int
-    """The sequence of its last chunk; pass it to WatchRun to follow what comes next."""
+    """The sequence of its last chunk; pass it to WatchRun to follow what comes next. For a sub-agent's run,
+    which is a part of its root's log, GetRun gives the root's.
+    """
     step: _builtins.int
     """The step it is in, from 1."""
     finish_reason: _result_pb2.FinishReason.ValueType

@@ -85,6 +85,9 @@ class RunServiceServicer:
 
         The stream passes over the `finish` chunks of earlier suspensions and ends at the tail when
         the run is parked or has ended. Errors: SEQUENCE_TRIMMED, SEQUENCE_AHEAD.
+
+        A sub-agent's run is a part of its root's log: its stream has the root's chunks that it, and what it
+        delegated, made. They keep their numbers, so that there are gaps between them, and their paths.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -92,15 +95,16 @@ class RunServiceServicer:
 
     def CancelRun(self, request, context):
         """Cancels a run, whatever it is doing: the model call and the tools are cut off, waiting calls
-        are settled as cancelled, and the run ends with `abort` and `finish`. A run that has ended
-        stays as it is and is returned.
+        are settled as cancelled, and the run ends with `abort` and `finish`. Sub-agents end with it. A run
+        that has ended stays as it is and is returned. Errors: RUN_OF_SUB_AGENT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteRun(self, request, context):
-        """Deletes all that is stored of a run that has ended, or of a parked one with `force`.
+        """Deletes all that is stored of a run that has ended, or of a parked one with `force`, sub-agents' runs
+        with it. Errors: RUN_OF_SUB_AGENT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

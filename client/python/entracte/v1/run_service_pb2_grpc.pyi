@@ -42,14 +42,19 @@ class RunServiceStub:
 
     The stream passes over the `finish` chunks of earlier suspensions and ends at the tail when
     the run is parked or has ended. Errors: SEQUENCE_TRIMMED, SEQUENCE_AHEAD.
+
+    A sub-agent's run is a part of its root's log: its stream has the root's chunks that it, and what it
+    delegated, made. They keep their numbers, so that there are gaps between them, and their paths.
     """
     CancelRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.CancelRunRequest, _run_service_pb2.CancelRunResponse]
     """Cancels a run, whatever it is doing: the model call and the tools are cut off, waiting calls
-    are settled as cancelled, and the run ends with `abort` and `finish`. A run that has ended
-    stays as it is and is returned.
+    are settled as cancelled, and the run ends with `abort` and `finish`. Sub-agents end with it. A run
+    that has ended stays as it is and is returned. Errors: RUN_OF_SUB_AGENT.
     """
     DeleteRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.DeleteRunRequest, _run_service_pb2.DeleteRunResponse]
-    """Deletes all that is stored of a run that has ended, or of a parked one with `force`."""
+    """Deletes all that is stored of a run that has ended, or of a parked one with `force`, sub-agents' runs
+    with it. Errors: RUN_OF_SUB_AGENT.
+    """
 
 @_typing.type_check_only
 class RunServiceAsyncStub(RunServiceStub):
@@ -65,14 +70,19 @@ class RunServiceAsyncStub(RunServiceStub):
 
     The stream passes over the `finish` chunks of earlier suspensions and ends at the tail when
     the run is parked or has ended. Errors: SEQUENCE_TRIMMED, SEQUENCE_AHEAD.
+
+    A sub-agent's run is a part of its root's log: its stream has the root's chunks that it, and what it
+    delegated, made. They keep their numbers, so that there are gaps between them, and their paths.
     """
     CancelRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.CancelRunRequest, _run_service_pb2.CancelRunResponse]  # type: ignore[assignment]
     """Cancels a run, whatever it is doing: the model call and the tools are cut off, waiting calls
-    are settled as cancelled, and the run ends with `abort` and `finish`. A run that has ended
-    stays as it is and is returned.
+    are settled as cancelled, and the run ends with `abort` and `finish`. Sub-agents end with it. A run
+    that has ended stays as it is and is returned. Errors: RUN_OF_SUB_AGENT.
     """
     DeleteRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.DeleteRunRequest, _run_service_pb2.DeleteRunResponse]  # type: ignore[assignment]
-    """Deletes all that is stored of a run that has ended, or of a parked one with `force`."""
+    """Deletes all that is stored of a run that has ended, or of a parked one with `force`, sub-agents' runs
+    with it. Errors: RUN_OF_SUB_AGENT.
+    """
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     """Looks at runs, follows them, ends them."""
@@ -103,6 +113,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
 
         The stream passes over the `finish` chunks of earlier suspensions and ends at the tail when
         the run is parked or has ended. Errors: SEQUENCE_TRIMMED, SEQUENCE_AHEAD.
+
+        A sub-agent's run is a part of its root's log: its stream has the root's chunks that it, and what it
+        delegated, made. They keep their numbers, so that there are gaps between them, and their paths.
         """
 
     @_abc_1.abstractmethod
@@ -112,8 +125,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.CancelRunResponse, _abc.Awaitable[_run_service_pb2.CancelRunResponse]]:
         """Cancels a run, whatever it is doing: the model call and the tools are cut off, waiting calls
-        are settled as cancelled, and the run ends with `abort` and `finish`. A run that has ended
-        stays as it is and is returned.
+        are settled as cancelled, and the run ends with `abort` and `finish`. Sub-agents end with it. A run
+        that has ended stays as it is and is returned. Errors: RUN_OF_SUB_AGENT.
         """
 
     @_abc_1.abstractmethod
@@ -122,6 +135,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_service_pb2.DeleteRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.DeleteRunResponse, _abc.Awaitable[_run_service_pb2.DeleteRunResponse]]:
-        """Deletes all that is stored of a run that has ended, or of a parked one with `force`."""
+        """Deletes all that is stored of a run that has ended, or of a parked one with `force`, sub-agents' runs
+        with it. Errors: RUN_OF_SUB_AGENT.
+        """
 
 def add_RunServiceServicer_to_server(servicer: RunServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

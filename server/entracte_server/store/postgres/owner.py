@@ -10,7 +10,7 @@ from entracte_server.store.base import (
     ThreadNotYours,
     Written,
 )
-from entracte_server.store.postgres import requests, turns
+from entracte_server.store.postgres import children, requests, turns
 from entracte_server.store.postgres.connection import Result, Statement
 from entracte_server.store.postgres.creation import creation
 from entracte_server.store.postgres.programs import Attempt, Program
@@ -93,7 +93,8 @@ def write_run(op: RunWrite, at: Attempt) -> Program[Written]:
     else:
         if op.park is not None and chunks is not None:
             _follows(op.park.chunks, chunks.last, op)
-        _, done = yield [(LOCK_RUN, (op.tenant, op.run_id)), progress(op, at)]
+        below = children.statements(op, at) if op.children else []
+        _, done, *_ = yield [(LOCK_RUN, (op.tenant, op.run_id)), progress(op, at), *below]
         if done.rows:
             return _PARKED if done.rows[0][0] else _WRITTEN
     return (yield from _not_written(op))
@@ -111,19 +112,22 @@ def _only_appends(op: RunWrite) -> bool:
         or op.park
         or op.end
         or op.release
+        or op.children
     )
 
 
 def _end(op: RunWrite, at: Attempt) -> Program[Written | None]:
     """End the run; None if that was refused. One that has a thread, or reads one, is ended in a transaction
-    of its own, in which it locks the thread before the run."""
+    of its own, in which it locks the thread before the run; so is one with sub-agents' runs to write."""
     key = (op.tenant, op.run_id)
-    if not has_thread(op):
+    if not has_thread(op) and not op.children:
         _, done = yield [(LOCK_RUN_WITHOUT_THREAD, key), progress(op, at, without_thread=True)]
         if done.rows:
             return _WRITTEN
     locks = yield from turns.lock(*key)
-    *_, done, freed = yield [*locks, progress(op, at), turns.give_up(*key, at)]
+    below = children.statements(op, at)
+    results = yield [*locks, progress(op, at), *below, turns.give_up(*key, at)]
+    done, freed = results[len(locks)], results[-1]
     if not done.rows:
         return None
     return _FREED if freed.rows else _WRITTEN

@@ -33,7 +33,8 @@ _ALIVE = (
     "WHERE p.process_id = r.owner AND p.lease_end > clock_timestamp())"
 )
 _ORPHANS = (
-    f"SELECT {RUN_COLUMNS} FROM entracte.runs r WHERE r.state = 'running' AND r.format <= $1 "
+    f"SELECT {RUN_COLUMNS} FROM entracte.runs r WHERE r.state = 'running' AND r.root_run_id IS NULL "
+    "AND r.format <= $1 "
     f"AND (r.agent_id = ANY($2::text[]) OR r.cancel_reason IS NOT NULL) AND NOT {_ALIVE} "
     "ORDER BY r.seq LIMIT $3"
 )

@@ -118,7 +118,7 @@ def _run(op: RunWrite, at: Attempt, value: Values) -> str:
     """The change of the run's row."""
     changes: dict[str, str] = {"update_time": value(at.now)}
     # A complete answer of the model or of a tool is progress: takeovers are counted anew from there.
-    if op.steps or any(call.state == "done" for call in op.calls):
+    if op.steps or any(call.state == "done" for call in op.calls) or any(it.steps for it in op.children):
         changes["takeovers"] = "0"
     if op.chunks is not None:
         changes["last_sequence"] = value(op.chunks.last)

@@ -1,6 +1,16 @@
 """Reads of one run, one call or one decision. What a program asks for in one round is as of one moment."""
 
-from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
+from collections.abc import Sequence
+
+from entracte_server.domain.runs import (
+    CallRow,
+    DecisionRow,
+    PendingRow,
+    RunRow,
+    Snapshot,
+    pending_under,
+    split_calls,
+)
 from entracte_server.store.base import ChunkRow, Found, Made, NotFound, RequestKey
 from entracte_server.store.packing import unpack
 from entracte_server.store.postgres import requests
@@ -34,17 +44,36 @@ _SEQ = "(SELECT seq FROM entracte.runs WHERE tenant = $1 AND run_id = $2)"
 _SEQ_IF_TAKEN = "(SELECT seq FROM entracte.runs WHERE tenant = $1 AND run_id = $2 AND taken_by = $3)"
 
 
-def _snapshot_sql(seq: str) -> tuple[str, ...]:
+# What is called in a tree of agents, and what waits, belongs to the root.
+_ROOT_SEQ = (
+    "(SELECT o.seq FROM entracte.runs o WHERE o.tenant = $1 AND o.run_id = (SELECT coalesce(r.root_run_id, "
+    "r.run_id) FROM entracte.runs r WHERE r.tenant = $1 AND r.run_id = $2))"
+)
+
+
+def _snapshot_sql(seq: str, root: str) -> tuple[str, ...]:
     return (
         f"SELECT data, processing, remembered FROM entracte.run_specs WHERE run = {seq}",
         f"SELECT data FROM entracte.steps WHERE run = {seq} ORDER BY step",
-        f"SELECT data FROM entracte.tool_calls WHERE run = {seq}",
+        f"SELECT data FROM entracte.tool_calls WHERE run = {root}",
         f"SELECT {PENDING_COLUMNS} FROM {PENDING_WITH_RUN} "
-        f"WHERE p.run = {seq} AND p.state = 'open' ORDER BY p.seq",
+        f"WHERE p.run = {root} AND p.state = 'open' ORDER BY p.seq",
     )
 
 
-_SNAPSHOT, _SNAPSHOT_IF_TAKEN = _snapshot_sql(_SEQ), _snapshot_sql(_SEQ_IF_TAKEN)
+# Only root runs are taken.
+_SNAPSHOT, _SNAPSHOT_IF_TAKEN = _snapshot_sql(_SEQ, _ROOT_SEQ), _snapshot_sql(_SEQ_IF_TAKEN, _SEQ_IF_TAKEN)
+
+_CHILDREN = (
+    f"SELECT {', '.join('c.' + name for name in RUN_COLUMNS.split(', '))}, "
+    "s.data, s.processing, s.remembered "
+    "FROM entracte.runs c JOIN entracte.run_specs s ON s.run = c.seq "
+    "WHERE c.tenant = $1 AND c.root_run_id = $2 AND c.run_id = ANY($3::text[])"
+)
+_STEPS_OF_CHILDREN = (
+    "SELECT s.run, s.data FROM entracte.runs c JOIN entracte.steps s ON s.run = c.seq "
+    "WHERE c.tenant = $1 AND c.root_run_id = $2 AND c.run_id = ANY($3::text[]) ORDER BY s.run, s.step"
+)
 
 _CALL_OF_PENDING = (
     "SELECT c.data FROM entracte.pending_calls p "
@@ -86,22 +115,20 @@ def read_snapshot(tenant: str, run_id: str, *, taken_by: int | None = None) -> l
 
 def snapshot_of(run: RunRow, spec: Result, steps: Result, calls: Result, pending: Result) -> Snapshot:
     """All of a run."""
-    found = [decode_call(row[0]) for row in calls.rows]
-    found.sort(key=_call_order)
     data, processing, remembered = spec.rows[0]
+    asked = decode_spec(data)
+    own, below = split_calls(run, [decode_call(row[0]) for row in calls.rows])
+    waiting = tuple(pending_row(row) for row in pending.rows)
     return Snapshot(
         run,
-        decode_spec(data),
+        asked,
         tuple(decode_step(row[0]) for row in steps.rows),
-        tuple(found),
-        tuple(pending_row(row) for row in pending.rows),
+        own,
+        waiting if not asked.path else pending_under(asked.path, waiting),
         None if processing is None else decode_processing(processing),
         None if remembered is None else decode_remembered(remembered),
+        below,
     )
-
-
-def _call_order(call: CallRow) -> tuple[int, int]:
-    return call.step, call.index
 
 
 def find_request(key: RequestKey) -> Program[Made | None]:
@@ -119,6 +146,31 @@ def load(tenant: str, run_id: str) -> Program[Snapshot]:
     """See `Store.load`."""
     found, *rest = yield [(FIND_RUN, (tenant, run_id)), *read_snapshot(tenant, run_id)]
     return snapshot_of(_run(found, run_id), *rest)
+
+
+def load_children(tenant: str, root_run_id: str, run_ids: Sequence[str]) -> Program[list[Snapshot]]:
+    """See `Store.load_children`."""
+    which = (tenant, root_run_id, list(run_ids))
+    children, steps, calls = yield [
+        (_CHILDREN, which),
+        (_STEPS_OF_CHILDREN, which),
+        (_SNAPSHOT[2], (tenant, root_run_id)),
+    ]
+    found = []
+    every = [decode_call(row[0]) for row in calls.rows]
+    for row in children.rows:
+        run, (data, processing, remembered) = run_row(row[:-3]), row[-3:]
+        found.append(
+            Snapshot(
+                run,
+                decode_spec(data),
+                tuple(decode_step(step) for seq, step in steps.rows if seq == row[0]),
+                split_calls(run, every)[0],
+                processing=None if processing is None else decode_processing(processing),
+                remembered=None if remembered is None else decode_remembered(remembered),
+            )
+        )
+    return found
 
 
 def read_chunks(

@@ -311,6 +311,10 @@ class PostgresStore:
         """See `Store.load`."""
         return await self._pool.read(lambda: reads.load(tenant, run_id))
 
+    async def load_children(self, tenant: str, root_run_id: str, run_ids: Sequence[str]) -> list[Snapshot]:
+        """See `Store.load_children`."""
+        return await self._pool.read(lambda: reads.load_children(tenant, root_run_id, run_ids))
+
     async def read_chunks(
         self, tenant: str, run_id: str, *, after: int, limit_bytes: int
     ) -> tuple[list[ChunkRow], int]:

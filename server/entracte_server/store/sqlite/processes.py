@@ -120,7 +120,8 @@ def orphans(
     """See `Store.orphans`: of what `dead` own."""
     marks, names = ", ".join("?" * len(dead)), ", ".join("?" * len(agents))
     rows = connection.execute(
-        f"{_OWNED_BY} IN ({marks}) AND format <= ? AND (cancel_reason IS NOT NULL OR agent_id IN ({names})) "
+        f"{_OWNED_BY} IN ({marks}) AND root_run_id IS NULL AND format <= ? "
+        f"AND (cancel_reason IS NOT NULL OR agent_id IN ({names})) "
         "ORDER BY seq LIMIT ?",
         (*dead, SNAPSHOT_FORMAT, *agents, limit),
     )

@@ -1,10 +1,18 @@
 """Reads of one run, one call or one decision. Each function runs on a reading connection's thread."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
+from entracte_server.domain.runs import (
+    CallRow,
+    DecisionRow,
+    PendingRow,
+    RunRow,
+    Snapshot,
+    pending_under,
+    split_calls,
+)
 from entracte_server.store.base import ChunkRow, Found, NotFound
 from entracte_server.store.packing import unpack
 from entracte_server.store.records import (
@@ -73,17 +81,21 @@ def snapshot(cursor: sqlite3.Cursor, seq: int, run: RunRow) -> Snapshot:
     key = (seq,)
     spec, processing, remembered = cursor.execute(_SPEC, key).fetchone()
     steps = tuple(decode_step(row[0]) for row in cursor.execute(_STEPS, key))
-    calls = [decode_call(row[0]) for row in cursor.execute(_CALLS, key)]
-    pending = open_calls(cursor, seq)
-    calls.sort(key=_call_order)
+    if run.root_run_id != run.run_id:  # what is called belongs to the root
+        root = find_run(cursor, run.tenant, run.root_run_id)
+        key = (0 if root is None else root[0],)
+    calls, below = split_calls(run, [decode_call(row[0]) for row in cursor.execute(_CALLS, key)])
+    pending = open_calls(cursor, key[0])
+    asked = decode_spec(spec)
     return Snapshot(
         run,
-        decode_spec(spec),
+        asked,
         steps,
-        tuple(calls),
-        pending,
+        calls,
+        pending if not asked.path else pending_under(asked.path, pending),
         None if processing is None else decode_processing(processing),
         None if remembered is None else decode_remembered(remembered),
+        below,
     )
 
 
@@ -92,8 +104,17 @@ def open_calls(cursor: sqlite3.Cursor, seq: int) -> tuple[PendingRow, ...]:
     return tuple(pending_row(row) for row in cursor.execute(_OPEN, (seq,)))
 
 
-def _call_order(call: CallRow) -> tuple[int, int]:
-    return call.step, call.index
+def load_children(
+    connection: sqlite3.Connection, tenant: str, root_run_id: str, run_ids: Sequence[str]
+) -> list[Snapshot]:
+    """See `Store.load_children`."""
+    found = []
+    with one_moment(connection) as cursor:
+        for run_id in run_ids:
+            row = find_run(cursor, tenant, run_id)
+            if row is not None and row[1].parent_run_id and row[1].root_run_id == root_run_id:
+                found.append(snapshot(cursor, *row))
+    return found
 
 
 def read_chunks(

@@ -342,6 +342,10 @@ class SQLiteStore:
         """See `Store.load`."""
         return await self._read(lambda raw: reads.load(raw, tenant, run_id))
 
+    async def load_children(self, tenant: str, root_run_id: str, run_ids: Sequence[str]) -> list[Snapshot]:
+        """See `Store.load_children`."""
+        return await self._read(lambda raw: reads.load_children(raw, tenant, root_run_id, run_ids))
+
     async def read_chunks(
         self, tenant: str, run_id: str, *, after: int, limit_bytes: int
     ) -> tuple[list[ChunkRow], int]:
