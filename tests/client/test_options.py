@@ -12,6 +12,7 @@ import entracte
 from entracte import (
     Client,
     ClientTool,
+    Delegation,
     Memory,
     Message,
     ModelSettings,
@@ -255,6 +256,15 @@ SAMPLES: Mapping[str, tuple[Any, Any]] = {
     "hooks": (
         ToolHooks(before_tool_call="first", after_tool_call="last"),
         {"beforeToolCall": "first", "afterToolCall": "last"},
+    ),
+    "delegation": (
+        Delegation("ask", "look", "choose", "throw"),
+        {
+            "onDelegationStart": "ask",
+            "onDelegationComplete": "look",
+            "messageFilter": "choose",
+            "hookErrorStrategy": "HOOK_ERROR_STRATEGY_THROW",
+        },
     ),
     "pending_call_expiry": (
         PendingCallExpiry(timedelta(minutes=2), default_answers={"ask_user": "go on", "read": None}),

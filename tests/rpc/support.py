@@ -34,6 +34,7 @@ from entracte.v1 import (
     thread_service_pb2,
 )
 from entracte_server import Agent, App, Hook, Tool, ToolContext, Toolset, UnicodeNormalizer, ask_user, tool
+from entracte_server.agents.hooks import HookKind
 from entracte_server.testing import TestServer, scripted, serve
 from tests.stores import default_store
 
@@ -353,6 +354,15 @@ async def peer_of(
         yield Peer(channel, key)
 
 
+HOOKS: tuple[HookKind, ...] = (
+    "iteration_complete",
+    "prepare_step",
+    "before_tool_call",
+    "stop_when",
+    "message_filter",
+)
+
+
 @asynccontextmanager
 async def serving(
     *more: Agent, only: bool = False, key: str = "", **settings: Any
@@ -362,10 +372,7 @@ async def serving(
         agents=[*more] if only else [*agents(), *more],
         toolsets=[Toolset("asking", tools=[question])],
         processors=[UnicodeNormalizer()],
-        hooks=[
-            Hook(kind=kind, name=kind, function=lambda info: None)
-            for kind in ("iteration_complete", "prepare_step", "before_tool_call", "stop_when")
-        ],
+        hooks=[Hook(kind=kind, name=kind, function=lambda info: None) for kind in HOOKS],
     )
     async with serve(app, **{**default_store(), **settings}) as server, peer_of(server.address, key) as peer:
         yield server, peer

@@ -484,6 +484,10 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
         on_iteration_complete="iteration_complete",
         prepare_step="prepare_step",
         hooks=o.ToolHooks(before_tool_call="before_tool_call"),
+        delegation=o.DelegationOptions(
+            message_filter="message_filter",
+            hook_error_strategy=o.DelegationOptions.HOOK_ERROR_STRATEGY_WARN,
+        ),
         is_task_complete=o.TaskCompletion(scorers=["fine"]),
         input_processors=o.ProcessorRefs(
             processors=[o.ProcessorRef(name="unicode", parameters=js('{"form":"NFKC"}'))]

@@ -146,7 +146,13 @@ def _finish(header: _Header, p: chunk_pb2.FinishChunk) -> c.FinishChunk:
         stop_cause(p.stop_cause),
         usage_of(p.usage),
         tuple(
-            c.OpenCall(o.pending_call_id, o.tool_call_id, o.tool_name, KINDS.get(o.kind, "unknown"))
+            c.OpenCall(
+                o.pending_call_id,
+                o.tool_call_id,
+                o.tool_name,
+                KINDS.get(o.kind, "unknown"),
+                path_of(o.agent_path),
+            )
             for o in p.open_calls
         ),
     )

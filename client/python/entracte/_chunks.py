@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from entracte._chunk_base import ChunkHeader, WithProviderMetadata, value_of
+from entracte._chunk_base import ChunkHeader, PathElement, WithProviderMetadata, value_of
 from entracte._enums import FinishReason, PendingCallKind, StopCause
 from entracte._outcomes import RunError, Tripwire, Usage
 from entracte._tool_chunks import (
@@ -218,6 +218,7 @@ class OpenCall:
     tool_call_id: str
     tool_name: str
     kind: PendingCallKind
+    agent_path: tuple[PathElement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

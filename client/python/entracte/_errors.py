@@ -30,6 +30,7 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      │   ├─ ArgsDigestMismatch
      │   ├─ RunFinished
      │   ├─ RunNotFinished
+     │   ├─ RunOfSubAgent
      │   ├─ AgentUnavailable
      │   ├─ ToolUnavailable
      │   ├─ ToolsetUnavailable
@@ -233,6 +234,11 @@ class AgentUnavailable(FailedPrecondition):
 class ToolUnavailable(FailedPrecondition):
     """The tool is not registered on this server; the run stays parked. Metadata: `run_id`,
     `agent_id`, `tool_name`."""
+
+
+class RunOfSubAgent(FailedPrecondition):
+    """The run is a sub-agent's: it is cancelled and deleted with its root. Metadata: `run_id`,
+    `root_run_id`."""
 
 
 class ToolsetUnavailable(FailedPrecondition):

@@ -215,6 +215,20 @@ class ToolHooks:
 
 
 @dataclass(frozen=True, slots=True)
+class Delegation:
+    """Hooks around what the agent delegates to its sub-agents, by the names under which they are registered
+    on the server: one that is asked before a sub-agent begins, one that is shown what it came to, and one
+    that chooses which turns of the conversation it is given. `hook_error_strategy` says what an error of
+    theirs means (None: as the hook declares): `warn` goes on without, `throw` fails the call that
+    delegates."""
+
+    on_delegation_start: str = ""
+    on_delegation_complete: str = ""
+    message_filter: str = ""
+    hook_error_strategy: Literal["warn", "throw"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Scorer:
     """How a scorer is run on results: its registered name (the key where empty), and the share of
     runs that are scored, 0 to 1 (None: all). `sampling` says it in words: `none` for all of them, `ratio`
@@ -344,6 +358,8 @@ class GenerateOptions(Callbacks, CallOptions, total=False):
     with."""
     hooks: ToolHooks | Mapping[str, str] | None
     """Hooks around tool calls, by their names on the server."""
+    delegation: Delegation | Mapping[str, str] | None
+    """Hooks around delegations to sub-agents, by their names on the server."""
     traceparent: str | None
     """The caller's span, as a W3C `traceparent` header. None: the current one, where this process uses
     OpenTelemetry."""
@@ -372,6 +388,7 @@ __all__ = [
     "CallOptions",
     "ClientTool",
     "DecisionOptions",
+    "Delegation",
     "GenerateOptions",
     "Memory",
     "ModelSettings",

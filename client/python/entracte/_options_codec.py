@@ -298,6 +298,21 @@ def _hooks(value: Any) -> pb.ToolHooks:
     return pb.ToolHooks(before_tool_call=hooks.before_tool_call, after_tool_call=hooks.after_tool_call)
 
 
+def _delegation(value: Any) -> pb.DelegationOptions:
+    hooks = record(o.Delegation, value)
+    return pb.DelegationOptions(
+        on_delegation_start=hooks.on_delegation_start,
+        on_delegation_complete=hooks.on_delegation_complete,
+        message_filter=hooks.message_filter,
+        hook_error_strategy=_enum(
+            pb.DelegationOptions.HookErrorStrategy,
+            "HOOK_ERROR_STRATEGY_",
+            hooks.hook_error_strategy,
+            "a hook_error_strategy",
+        ),
+    )
+
+
 def _scorers(value: Any) -> dict[str, pb.ScorerOptions]:
     items = value if isinstance(value, Mapping) else dict.fromkeys(_strings(value))
     return {name: _scorer(item) for name, item in items.items()}
@@ -367,4 +382,5 @@ ENCODERS: Mapping[str, Callable[[Any], Any]] = {
     "on_iteration_complete": _hook_name,
     "prepare_step": _hook_name,
     "hooks": _hooks,
+    "delegation": _delegation,
 }

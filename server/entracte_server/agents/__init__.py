@@ -7,6 +7,10 @@ from entracte_server.agents.context import ToolContext
 from entracte_server.agents.expiry import DefaultAnswer
 from entracte_server.agents.hooks import (
     CheckInfo,
+    Delegation,
+    DelegationDone,
+    DelegationInfo,
+    DelegationVerdict,
     Hook,
     Iteration,
     IterationInfo,
@@ -45,6 +49,10 @@ __all__ = [
     "ApprovalRequest",
     "CheckInfo",
     "DefaultAnswer",
+    "Delegation",
+    "DelegationDone",
+    "DelegationInfo",
+    "DelegationVerdict",
     "Hook",
     "Iteration",
     "IterationInfo",

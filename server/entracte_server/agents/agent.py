@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from entracte_server.agents.approval import ApprovalPolicy, ApprovalPredicate, checked_predicates
+from entracte_server.agents.delegating import agent_tools, with_sub_agents
 from entracte_server.agents.expiry import WhatThen, expiry_from
 from entracte_server.agents.hooks import Hook, HookKind, by_name, find
 from entracte_server.agents.mcp import McpToolset
@@ -18,7 +19,16 @@ from entracte_server.agents.structured import StructuredOutputLike, structured_f
 from entracte_server.agents.tools import Tool
 from entracte_server.agents.toolsets import SEPARATOR, Toolset
 from entracte_server.domain import json_text
-from entracte_server.domain.options import ApprovalRules, ModelSettings, RunOptions, ToolChoice, ToolHooks
+from entracte_server.domain.options import (
+    ApprovalRules,
+    DelegationHooks,
+    ModelSettings,
+    RunOptions,
+    StructuredOutput,
+    TaskCompletion,
+    ToolChoice,
+    ToolHooks,
+)
 from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
 from entracte_server.models.base import Model
 
@@ -37,6 +47,8 @@ class Agent:
         tools: The tools, or a mapping that renames them.
         name: For people; the id unless given.
         description: What it is good for.
+        agents: Sub-agents that its model can delegate tasks to, each by a tool `agent-ID`; or a mapping that
+            renames them. What a sub-agent does is its own: model, instructions, tools and limits.
         max_steps: The most model calls of a run, unless the caller says otherwise. Default 5.
         toolsets: Names of the app's toolsets whose tools it has as well.
         require_tool_approval: Whether every call needs approval, or the names and patterns of those
@@ -56,6 +68,10 @@ class Agent:
         is_task_complete: Checks made when the model would stop; a caller's replace them.
         on_iteration_complete, prepare_step, before_tool_call, after_tool_call: Hooks, or names of those of
             the `App`; see `hook`. A caller's replace them, those around tool calls together.
+        on_delegation_start, on_delegation_complete, message_filter: Hooks around what it delegates to its
+            sub-agents, or names of those of the `App`. A caller's replace them together.
+        hook_error_strategy: What an error of one of these means: `warn` logs it, `throw` fails the call that
+            delegates. Default: as each of them declares.
         structured_output: What answers must look like: a pydantic model, a JSON Schema, or a
             `StructuredOutput` with more to say. A caller's replaces it.
         input_processors, output_processors: What looks at, changes or stops what goes into the model and
@@ -78,6 +94,7 @@ class Agent:
         instructions: Instructions = (),
         tools: Iterable[Tool] | Mapping[str, Tool] = (),
         toolsets: Iterable[str] = (),
+        agents: "Iterable[Agent] | Mapping[str, Agent]" = (),
         name: str = "",
         description: str = "",
         max_steps: int | None = None,
@@ -97,6 +114,10 @@ class Agent:
         prepare_step: Hook | str | None = None,
         before_tool_call: Hook | str | None = None,
         after_tool_call: Hook | str | None = None,
+        on_delegation_start: Hook | str | None = None,
+        on_delegation_complete: Hook | str | None = None,
+        message_filter: Hook | str | None = None,
+        hook_error_strategy: Literal["", "warn", "throw"] = "",
         structured_output: StructuredOutputLike | None = None,
         input_processors: Processors = (),
         output_processors: Processors = (),
@@ -128,6 +149,14 @@ class Agent:
             if key in self.tools:
                 raise ValueError(f"agent {id}: two tools are called {key!r}")
             self.tools[key] = item
+        try:
+            delegates = agent_tools(agents)
+        except ValueError as error:
+            raise ValueError(f"agent {id}: {error}") from None
+        self.agents = {name: item.agent for name, item in delegates.items()}
+        for key, delegate in delegates.items():
+            if self.tools.setdefault(key, delegate) is not delegate:
+                raise ValueError(f"agent {id}: its tool {key!r} is called as the one for a sub-agent")
         if isinstance(toolsets, str):
             raise ValueError(f"agent {id}: toolsets is a list of names, not the text {toolsets!r}")
         self.toolsets = tuple(dict.fromkeys(toolsets))
@@ -162,6 +191,12 @@ class Agent:
         self.on_iteration_complete = self._hook(on_iteration_complete)
         self.prepare_step = self._hook(prepare_step)
         self.hooks = ToolHooks(self._hook(before_tool_call), self._hook(after_tool_call))
+        self.delegation = DelegationHooks(
+            self._hook(on_delegation_start),
+            self._hook(on_delegation_complete),
+            self._hook(message_filter),
+            hook_error_strategy,
+        )
         self.structured_output = structured_from(structured_output)
         try:
             self.scorers, self.own_scorers = choices(scorers)
@@ -251,7 +286,8 @@ class App:
     """What a server serves: agents, found by id, and what they and callers name.
 
     Args:
-        agents: The agents.
+        agents: The agents that can be called. Their sub-agents come with them; one that is to be called by
+            itself as well is given here, too.
         scorers: Judges of results, found by name like those of the agents.
         hooks: Functions that runs call at their turning points, found by name like those of the agents.
         processors: What looks at, changes or stops what goes into models and what comes out of them, found
@@ -288,14 +324,17 @@ class App:
         for agent in agents:
             if agent.id in self.agents:
                 raise ValueError(f"two agents are called {agent.id!r}")
-            agent.check(self.toolsets, self.approval_predicates)
             self.agents[agent.id] = agent
-        own = [item for agent in self.agents.values() for item in agent.own_scorers.values()]
+        self.every_agent = with_sub_agents(self.agents.values())
+        for agent in self.every_agent.values():
+            agent.check(self.toolsets, self.approval_predicates)
+        own = [item for agent in self.every_agent.values() for item in agent.own_scorers.values()]
         self.scorers = registered((*scorers, *own))
-        self.hooks = by_name((*hooks, *(item for agent in self.agents.values() for item in agent.own_hooks)))
+        own_hooks = [item for agent in self.every_agent.values() for item in agent.own_hooks]
+        self.hooks = by_name((*hooks, *own_hooks))
         self.processors = registered_processors(processors)
         self.prices = dict(prices or {})
-        for agent in self.agents.values():
+        for agent in self.every_agent.values():
             for choice in agent.scorers:
                 if choice.scorer not in self.scorers:
                     raise ValueError(f"agent {agent.id}: there is no scorer {choice.scorer!r}")
@@ -311,6 +350,9 @@ class App:
             (agent.prepare_step, "prepare_step"),
             (agent.hooks.before_tool_call, "before_tool_call"),
             (agent.hooks.after_tool_call, "after_tool_call"),
+            (agent.delegation.on_start, "delegation_start"),
+            (agent.delegation.on_complete, "delegation_complete"),
+            (agent.delegation.message_filter, "message_filter"),
         ]
         for condition in agent.stop_when:
             if condition.kind == "predicate":
@@ -343,20 +385,33 @@ class App:
 
     def every_processor(self) -> list[Processor]:
         """The processors there are, those of agents included."""
-        chains = ((*agent.input_processors, *agent.output_processors) for agent in self.agents.values())
+        chains = ((*agent.input_processors, *agent.output_processors) for agent in self.every_agent.values())
         own = (item for chain in chains for item in chain if isinstance(item, Processor))
         return list({id(item): item for item in (*self.processors.values(), *own)}.values())
 
     def check_prices(self, agent: Agent, options: RunOptions) -> None:
         """Raises `ValueError` unless there is a price for all models of a run of an agent: its own, those
-        that judge whether the task is complete, and the one that structures its answers."""
-        models = list(agent.models)
-        if (completion := options.is_task_complete or agent.is_task_complete) is not None:
-            judges = [self.scorers[name] for name in completion.scorers]
-            models += (model for judge in judges if isinstance(judge, LlmScorer) for model in judge.models)
-        if options.structured_output is not None and options.structured_output.model:
-            models.append(options.structured_output.model)
+        that judge whether the task is complete, and the one that structures its answers; and for those of
+        the agents that it can delegate to."""
+        made = options.structured_output
+        models = self._asked(agent, options.is_task_complete or agent.is_task_complete, made)
+        for one in with_sub_agents([agent]).values():
+            if one is not agent:
+                structured = one.structured_output
+                made = None if structured is None else structured.options
+                models += self._asked(one, one.is_task_complete, made)
         for model in models:
             name = model if isinstance(model, str) else model.name
             if name not in self.prices:
                 raise ValueError(f"what {name} costs is not known: give the app a price for it")
+
+    def _asked(
+        self, agent: Agent, completion: TaskCompletion | None, structured: StructuredOutput | None
+    ) -> list[str | Model]:
+        models = list(agent.models)
+        if completion is not None:
+            judges = [self.scorers[name] for name in completion.scorers]
+            models += (model for judge in judges if isinstance(judge, LlmScorer) for model in judge.models)
+        if structured is not None and structured.model:
+            models.append(structured.model)
+        return models

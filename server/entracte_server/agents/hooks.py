@@ -24,6 +24,9 @@ HookKind = Literal[
     "before_tool_call",
     "after_tool_call",
     "check_complete",
+    "delegation_start",
+    "delegation_complete",
+    "message_filter",
 ]
 
 OBSERVERS: frozenset[str] = frozenset({"after_tool_call", "check_complete"})
@@ -132,6 +135,58 @@ class CheckInfo(Data, frozen=True):
     timed_out: bool
 
 
+class DelegationInfo(Data, frozen=True):
+    """For `delegation_start` and `message_filter`: what a sub-agent is about to be asked. `messages` are the
+    turns of the conversation that it is given before the prompt; `step` is that of the run that delegates."""
+
+    run: RunView
+    tool_call_id: str
+    agent_id: str
+    step: int
+    prompt: str
+    messages: tuple[Message, ...]
+
+
+class Delegation(Data, frozen=True):
+    """What `delegation_start` answers; None leaves it as it is.
+
+    `instructions` are added to the sub-agent's own. `max_steps` and `max_tokens` limit its run.
+    `request_context` has entries for its run, in place of the run's or beside them. `reject`: it does not
+    begin, and this reason is the result of the call.
+    """
+
+    prompt: str | None = None
+    instructions: str | tuple[str, ...] = ()
+    max_steps: int | None = None
+    max_tokens: int | None = None
+    request_context: Mapping[str, Any] = {}
+    reject: str | None = None
+
+
+class DelegationDone(Data, frozen=True):
+    """For `delegation_complete`: what a sub-agent came to. `agent_run_id` is its run, `text` its answer,
+    `error` why there is none."""
+
+    run: RunView
+    tool_call_id: str
+    agent_id: str
+    agent_run_id: str
+    prompt: str
+    text: str
+    error: str | None
+    usage: Usage
+
+
+class DelegationVerdict(Data, frozen=True):
+    """What `delegation_complete` answers: `result_text` is the sub-agent's answer in place of its own, also
+    where it had none; `feedback` is told to the model after the results of the step; `bail` ends the run
+    with them."""
+
+    result_text: str | None = None
+    feedback: str = ""
+    bail: bool = False
+
+
 class Hook:
     """A function that runs call by name. Made by `hook`.
 
@@ -141,9 +196,9 @@ class Hook:
         function: From the record of its kind to its answer; a coroutine function, or a plain one, which
             gets a thread of its own.
         timeout: Seconds it may take; 30 unless given.
-        on_error: What an error or a late answer means: `fail` the run (for `before_tool_call`: the call
-            fails, and the tool is not called), or `continue` as if it had answered None. Observers
-            (`after_tool_call`, `check_complete`) always continue.
+        on_error: What an error or a late answer means: `fail` the run (for `before_tool_call` and those of
+            delegations: the call fails, and the model is told), or `continue` as if it had answered None.
+            Observers (`after_tool_call`, `check_complete`) always continue.
     """
 
     def __init__(
@@ -212,6 +267,10 @@ def find(hooks: Mapping[str, Hook], name: str, kind: HookKind) -> Hook:
 
 __all__ = [
     "CheckInfo",
+    "Delegation",
+    "DelegationDone",
+    "DelegationInfo",
+    "DelegationVerdict",
     "Hook",
     "Iteration",
     "IterationInfo",

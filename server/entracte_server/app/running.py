@@ -64,7 +64,7 @@ class Resolver:
     def check(self, app: App) -> None:
         """Looks whether all models of an app can be asked. Model objects that it has for structured output
         can be named from then on."""
-        for agent in app.agents.values():
+        for agent in app.every_agent.values():
             self(agent)
             structured = agent.structured_output
             if structured is None or not structured.model:

@@ -131,11 +131,6 @@ class DelegationHooks(Data, frozen=True):
     message_filter: str = ""
     error_strategy: Literal["", "warn", "throw"] = ""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of those there are."""
-        return tuple(name for name in (self.on_start, self.on_complete, self.message_filter) if name)
-
 
 class StructuredOutput(Data, frozen=True):
     """An answer that fits `schema`, the JSON text of a JSON Schema of any kind of value.

@@ -21,7 +21,7 @@ from entracte_server.engine.hooking import HookFailed
 from entracte_server.engine.object_text import PartialObject
 from entracte_server.engine.processor_calls import Vetoed
 from entracte_server.engine.views import run_view, step_views
-from entracte_server.models.base import Model, ModelError, ModelRequest
+from entracte_server.models.base import EveryId, Model, ModelError, ModelRequest
 from entracte_server.models.openai_request import check_pairing
 from entracte_server.models.streams import closing
 from entracte_server.store.base import RunPatch
@@ -114,6 +114,8 @@ class Asking:
             record = self._kept(record)
             self._answer = None
             calls = answer.call_rows(run.step)
+            if run.own_id:
+                calls = [msgspec.structs.replace(call, run_id=run.own_id) for call in calls]
             run.calls.update((call.call_id, call) for call in calls)
             run.log.stage(steps=(record,), calls=calls, patch=RunPatch(usage=run.total()))
             return record
@@ -192,6 +194,8 @@ class Asking:
         request = model_request(
             run.agent, run.spec.options, run.tools, messages, run.calls.values(), overrides, may_wait=last
         )
+        if run.own_id:  # unique in the tree, whatever other models of it choose
+            request = msgspec.structs.replace(request, reserved_ids=EveryId())
         structuring = run.structuring
         if structuring is None:
             return await self._receive(model, request, answer)

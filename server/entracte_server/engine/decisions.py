@@ -287,13 +287,14 @@ async def _apply(
 ) -> CallRow:
     """The call's row after the decision. Raises `Refusal` when the decision does not fit it, or when
     nobody here could go on with the run."""
-    agent = engine.app.agents.get(run.agent_id)
-    if agent is None:
+    agent = engine.app.every_agent.get(pending.agent_id)
+    if agent is None or run.agent_id not in engine.app.agents:
+        missing = pending.agent_id if agent is None else run.agent_id
         raise Refusal(
             "AGENT_UNAVAILABLE",
-            f"The agent {run.agent_id!r} is not registered here; the run stays parked.",
+            f"The agent {missing!r} is not registered here; the run stays parked.",
             run_id=run.run_id,
-            agent_id=run.agent_id,
+            agent_id=missing,
         )
     if (lacking := engine.lacks(pending.needs)) is not None:
         raise Refusal(
@@ -341,17 +342,17 @@ async def tool_of(
     tool = agent.tools.get(pending.tool_name)
     if tool is not None:
         return tool
-    snapshot = await engine.store.load(run.tenant, run.run_id)
+    snapshot = await engine.store.load(run.tenant, call.run_id or run.run_id)
     return engine.toolsets.tools_of(agent, snapshot.spec.options).get(pending.tool_name)
 
 
-def _unavailable(run: RunRow, tool_name: str) -> Refusal:
+def _unavailable(run: RunRow, pending: PendingRow) -> Refusal:
     return Refusal(
         "TOOL_UNAVAILABLE",
-        f"The tool {tool_name!r} is not registered here; the run stays parked.",
+        f"The tool {pending.tool_name!r} is not registered here; the run stays parked.",
         run_id=run.run_id,
-        agent_id=run.agent_id,
-        tool_name=tool_name,
+        agent_id=pending.agent_id,
+        tool_name=pending.tool_name,
     )
 
 
@@ -360,7 +361,7 @@ def resumed(
 ) -> CallRow:
     """The call's row with an answer. Raises `Refusal` TOOL_UNAVAILABLE, RESUME_DATA_INVALID."""
     if not isinstance(tool, Tool):
-        raise _unavailable(run, pending.tool_name)
+        raise _unavailable(run, pending)
     try:
         if pending.resume_schema is not None:
             schemas.check(pending.resume_schema, json_text.parse(data))
@@ -376,7 +377,7 @@ def _approved(
     tool: Tool | ClientTool | None, run: RunRow, pending: PendingRow, call: CallRow, edited: str | None
 ) -> CallRow:
     if tool is None:
-        raise _unavailable(run, pending.tool_name)
+        raise _unavailable(run, pending)
     args = pending.args
     if edited is not None:
         try:

@@ -49,7 +49,8 @@ async def write(run: "RunExecution", ending: Ending) -> None:
     if run.memory is not None:
         run.memory.keep_all(ending.error)
     succeeded = ending.state == "succeeded" and ending.reason != "tripwire"
-    jobs = follow_ups_of(run.agent, run.spec.options, *run.log.key, succeeded=succeeded)
+    # What a sub-agent says is no result of a run that somebody asked for.
+    jobs = () if run.own_id else follow_ups_of(run.agent, run.spec.options, *run.log.key, succeeded=succeeded)
     await run.log.end(ending.state, ending.reason, ending.cause, run.executed_ms(), ending.error, jobs)
     run.has_follow_ups = bool(jobs)
     run.segment.rested(ending.state, ending.reason, ending.cause, ending.error)
@@ -137,10 +138,14 @@ def broken(run: "RunExecution") -> Ending:
 
 
 def drop_calls(run: "RunExecution", message: str) -> None:
-    """Every call gets a result, so that the history stays valid; every pending call is closed."""
+    """Every call gets a result, so that the history stays valid; every pending call is closed. Runs of
+    sub-agents that have not ended end."""
     now = now_ms()
     for call in list(run.calls.values()):
         if call.state != "done":
+            if call.child_run_id:
+                run.family.enter(run, call).drop(message)
+                call = run.family.leave(run, call)
             run.update(
                 msgspec.structs.replace(
                     run.shown(call), state="done", outcome=Outcome("cancelled", message, "cancelled")

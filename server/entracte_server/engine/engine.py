@@ -16,10 +16,10 @@ import structlog
 
 from entracte_server.agents.agent import Agent, App
 from entracte_server.domain.errors import Reason, Refusal, invalid
-from entracte_server.domain.options import RunOptions
 from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, Snapshot
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.configure import last_request
+from entracte_server.engine.family import Family, again, bare, needs_below
 from entracte_server.engine.follow_ups import FollowUps
 from entracte_server.engine.followers import Followers
 from entracte_server.engine.hub import Hub, RunKey
@@ -34,7 +34,7 @@ from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.starting import Start, Started, new_run
 from entracte_server.engine.structured_request import as_sent, structuring_fault
 from entracte_server.engine.threads import refusal_of_claim
-from entracte_server.engine.toolsets import Toolsets, missing, needs_of
+from entracte_server.engine.toolsets import Toolsets, missing
 from entracte_server.engine.upkeep import Upkeep
 from entracte_server.models.base import Model
 from entracte_server.store.base import (
@@ -173,7 +173,7 @@ class Engine:
             execution = self._active.get(key)
             if execution is None or execution.log.owner != process_id:
                 continue
-            if execution.entering:  # it says so, so that nobody need ask whether they were entered
+            if execution.is_entering:  # it says so, so that nobody need ask whether they were entered
                 execution.hand_over()
             else:
                 execution.log.abandon()
@@ -209,7 +209,7 @@ class Engine:
             return
         if snapshot.run.cancel_reason is not None:
             execution.request_cancel(snapshot.run.cancel_reason)
-        for call in snapshot.calls:
+        for call in (*snapshot.calls, *snapshot.below):
             if call.state == "decided":
                 execution.deliver(call)
 
@@ -345,12 +345,13 @@ class Engine:
         models: Sequence[Model],
         snapshot: Snapshot,
         *,
-        entering: frozenset[str] = frozenset(),
+        family: Family | None = None,
         announced: bool = False,
         exhausted: bool = False,
         segment: Segment | None = None,
     ) -> None:
         run = snapshot.run
+        family = family or Family(snapshot)
         key = (run.tenant, run.run_id)
         log = RunLog(self.store, self.hub, self.lease, run, self.settings.log_backlog)
         execution = RunExecution(
@@ -359,9 +360,10 @@ class Engine:
             models=models,
             services=self._services,
             log=log,
+            family=family,
             toolsets=self.toolsets,
             approving=Approving(agent, snapshot.spec.options, self.app.approval_predicates, run.run_id),
-            entering=entering,
+            entering=family.entering,
             announced=announced,
             exhausted=exhausted,
             segment=segment or self.telemetry.resume(snapshot, agent),
@@ -410,27 +412,24 @@ class Engine:
         if snapshot.run.fence != row.fence:
             return
         exhausted = recovered and row.takeovers > MAX_TAKEOVERS
+        children: Sequence[Snapshot] = ()
+        if below := snapshot.delegated:
+            children = await self.store.load_children(row.tenant, row.run_id, below)
         agent = self.app.agents.get(row.agent_id)
-        options = snapshot.spec.options
-        lacking = self.lacks(needs_of(options))
+        lacking = self.lacks(need for one in (snapshot, *children) for need in needs_below(one))
         if (agent is None or lacking is not None) and snapshot.run.cancel_reason is None:
             _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id, missing=lacking)
             self._strand((row.tenant, row.run_id), "AGENT_UNAVAILABLE")
             return
         if lacking is not None:  # all that is left to do is to settle and end it
-            bare = msgspec.structs.replace(snapshot.spec, options=RunOptions())
-            snapshot = msgspec.structs.replace(snapshot, spec=bare)
+            snapshot, *children = map(bare, (snapshot, *children))
+        family = Family(snapshot, children, entering=entering, recovered=recovered)
         if agent is None:  # which needs no agent either
-            self._execute(Agent(id=row.agent_id, model="none/none"), (), snapshot)
+            self._execute(Agent(id=row.agent_id, model="none/none"), (), snapshot, family=family)
             return
-        last = snapshot.steps[-1] if snapshot.steps else None
-        if recovered and (last is None or last.step != row.step or last.again):
-            # The answer that was being received is void; the model is asked again.
-            attempt = snapshot.run.attempt + 1
-            snapshot = msgspec.structs.replace(
-                snapshot, run=msgspec.structs.replace(snapshot.run, attempt=attempt)
-            )
-        self._execute(agent, self._resolve(agent), snapshot, entering=entering, exhausted=exhausted)
+        if recovered:
+            snapshot = again(snapshot)
+        self._execute(agent, self._resolve(agent), snapshot, family=family, exhausted=exhausted)
 
     def lacks(self, needs: Iterable[str]) -> str | None:
         """The first of `needs` of a run that this process does not have."""
@@ -524,7 +523,7 @@ class Engine:
     def request_body(self, snapshot: Snapshot) -> str | None:
         """The JSON text of the last request to the model, made again from what is stored; None
         where there was none or the agent is gone."""
-        agent = self.app.agents.get(snapshot.run.agent_id)
+        agent = self.app.every_agent.get(snapshot.run.agent_id)
         if agent is None:
             return None
         request = last_request(agent, snapshot, self.toolsets.tools_of(agent, snapshot.spec.options))

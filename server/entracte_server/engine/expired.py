@@ -43,8 +43,8 @@ async def decide_expired(engine: "Engine", pending: PendingRow, now: int) -> boo
     call = next((call for row, call in found if row.pending_call_id == pending.pending_call_id), None)
     if call is None:
         raise NotFound(f"pending call {pending.pending_call_id} was decided meanwhile")
-    agent = engine.app.agents.get(run.agent_id)
-    if agent is None or engine.lacks(pending.needs) is not None:
+    agent = engine.app.every_agent.get(pending.agent_id)
+    if agent is None or run.agent_id not in engine.app.agents or engine.lacks(pending.needs) is not None:
         return False
     tool = await decisions.tool_of(engine, agent, run, pending, call)
     decision_id = new_id()

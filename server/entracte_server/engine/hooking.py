@@ -30,10 +30,10 @@ class HookRunner:
         self._settings = settings
         self._authored = AuthoredCode(settings.sync_tool_threads, settings.cancel_grace)
 
-    async def call(self, hook: Hook, info: Any, *answers: type) -> Any:
+    async def call(self, hook: Hook, info: Any, *answers: type, fails_closed: bool | None = None) -> Any:
         """What a hook answers: None or one of `answers`. Raises `HookFailed` for any other answer, an error
-        or none in time, where the hook fails closed; otherwise that is logged and is None. Cancelling the
-        caller reaches the hook."""
+        or none in time, where the hook fails closed, or as `fails_closed` has it; otherwise that is logged
+        and is None. Cancelling the caller reaches the hook."""
         task = asyncio.current_task()
         clock = asyncio.timeout(hook.timeout)
         try:
@@ -60,7 +60,7 @@ class HookRunner:
                 kinds = ", ".join(kind.__name__ for kind in answers)
                 fault = f"it answered with {type(answer).__name__}, which is none of {kinds}, None"
         _log.warning("hook_failed", hook=hook.name, kind=hook.kind, error=fault[:300])
-        if hook.fails_closed:
+        if hook.fails_closed if fails_closed is None else fails_closed:
             raise HookFailed(json_text.scrub(f"The hook {hook.name} failed: {fault}")[:MAX_MESSAGE])
         return None
 

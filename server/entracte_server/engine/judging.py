@@ -1,7 +1,7 @@
 """What follows a step: whether the run ends with it, and what the model is told if it goes on."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -12,7 +12,8 @@ from entracte_server.agents.hooks import (
     StopInfo,
 )
 from entracte_server.domain import chunks as c
-from entracte_server.domain.results import RunError, Usage
+from entracte_server.domain.options import StopCondition
+from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import CheckRecord, Feedback, StepRecord
 from entracte_server.engine import checking, prompt
 from entracte_server.engine.endings import Ending
@@ -23,6 +24,9 @@ from entracte_server.engine.views import run_view, step_views
 
 if TYPE_CHECKING:
     from entracte_server.engine.run import RunExecution
+
+Budget: TypeAlias = "tuple[RunExecution, StopCondition]"
+"""A limit of tokens or cost, and the run that has it."""
 
 UNCHECKED = frozenset({"length", "content-filter", "error"})
 """Reasons with which an answer ends that the model did not choose to end."""
@@ -36,6 +40,7 @@ class Judging:
         self._run = run
         self._max_steps = options.max_steps or agent.max_steps
         self._conditions = options.stop_when or agent.stop_when
+        self.budgets_above: Sequence[Budget] = run.budgets_above
         self._completion = options.is_task_complete or agent.is_task_complete
         name = options.on_iteration_complete or agent.on_iteration_complete
         self._hook = app.hooks[name] if name else None
@@ -43,6 +48,12 @@ class Judging:
         if self._completion is not None and self._completion.on_complete:
             self._observer = app.hooks[self._completion.on_complete]
         self._faulty_steps = 0
+
+    @property
+    def budgets(self) -> Sequence[Budget]:
+        """The limits of tokens and cost that hold for what the run delegates, too."""
+        own = [(self._run, item) for item in self._conditions if item.kind in ("tokens", "cost")]
+        return [*self.budgets_above, *own]
 
     def settled(self, *, faulty: bool) -> None:
         """The calls of a step were settled; `faulty`: none of them could be used."""
@@ -57,8 +68,10 @@ class Judging:
                 "tool_limit", f"The model made no usable tool call in {self._faulty_steps} steps in a row."
             )
             return record, Ending("failed", "error", "error", error)
+        if any(call.bail and call.step == record.step for call in run.calls.values()):
+            return record, Ending("succeeded", "tool-calls", "bail")
         try:
-            if not (self._conditions or self._completion or self._hook):
+            if not (self._conditions or self._completion or self._hook or self.budgets_above):
                 return record, self._plain(record)
             async with run.until_leaving():
                 return await self._judged(record)
@@ -153,6 +166,10 @@ class Judging:
         run = self._run
         if run.step >= run.max_steps:
             return "max-steps"
+        for above, condition in self.budgets_above:
+            spent = above.total().total if condition.kind == "tokens" else above.cost()
+            if spent >= condition.number:
+                return "stop-when"
         for condition in self._conditions:
             match condition.kind:
                 case "steps":
@@ -160,7 +177,7 @@ class Judging:
                 case "tokens":
                     holds = run.total().total >= condition.number
                 case "cost":
-                    holds = self._cost() >= condition.number
+                    holds = run.cost() >= condition.number
                 case "tool":
                     holds = any(call.tool_name == condition.text for call in run.calls_of(record.step))
                 case "text":
@@ -170,17 +187,6 @@ class Judging:
             if holds:
                 return "stop-when"
         return None
-
-    def _cost(self) -> float:
-        """What the run cost so far, with the models that judge and structure. A model without a price
-        costs more than any limit."""
-        prices = self._run.services.app.prices
-        total = 0.0
-        for record in self._run.steps:
-            for model, usage in _spent(record):
-                price = prices.get(model)
-                total += float("inf") if price is None else price.micros(usage)
-        return total
 
     async def _predicate(self, name: str) -> bool:
         run = self._run
@@ -205,12 +211,3 @@ class Judging:
             messages=tuple(prompt.conversation(run.spec, run.steps, run.calls.values())),
         )
         return await run.services.hooks.call(self._hook, info, Iteration) or Iteration()
-
-
-def _spent(record: StepRecord) -> Iterator[tuple[str, Usage]]:
-    """What each model used on a step."""
-    yield record.model, record.usage
-    if record.structured is not None and record.structured.model:
-        yield record.structured.model, record.structured.usage
-    if record.check is not None:
-        yield from record.check.spent.items()

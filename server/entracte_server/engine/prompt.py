@@ -58,7 +58,10 @@ def processed(spec: RunSpec, processing: Processing | None) -> RunSpec:
 def result_part(call: CallRow) -> ToolResultPart:
     """What the model is told came of a call that has an outcome."""
     assert call.outcome is not None
-    return outcome_part(call.call_id, call.tool_name, call.outcome)
+    outcome = call.outcome
+    if call.child_run_id and outcome.kind == "result":
+        outcome = msgspec.structs.replace(outcome, value=_told(outcome.value))
+    return outcome_part(call.call_id, call.tool_name, outcome)
 
 
 def outcome_part(call_id: str, tool_name: str, outcome: Outcome) -> ToolResultPart:
@@ -71,6 +74,13 @@ def outcome_part(call_id: str, tool_name: str, outcome: Outcome) -> ToolResultPa
             told["data"] = json_text.parse(outcome.reason_json)
         return ToolResultPart(call_id, tool_name, json_text.dump(told), "denied")
     return ToolResultPart(call_id, tool_name, outcome.value, "error")
+
+
+def _told(result: str) -> str:
+    """Of a sub-agent's result, the model is told the answer: not which run it came from."""
+    value = json_text.parse_stored(result)
+    is_answer = isinstance(value, dict) and isinstance(value.get("text"), str)
+    return json_text.dump(value["text"]) if is_answer else result  # a processor may have changed it
 
 
 def call_part(call: CallRow) -> ToolCallPart:
@@ -90,7 +100,8 @@ def step_messages(record: StepRecord, calls: Sequence[CallRow]) -> list[Message]
     results = tuple(result_part(call) for call in own if call.outcome is not None)
     if results:
         messages.append(Message("tool", results))
-    return messages + [feedback_message(feedback) for feedback in record.feedback]
+    told = [Feedback("delegation", call.feedback) for call in own if call.feedback]
+    return messages + [feedback_message(feedback) for feedback in (*told, *record.feedback)]
 
 
 def feedback_message(feedback: Feedback) -> Message:

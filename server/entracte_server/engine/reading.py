@@ -166,6 +166,23 @@ class Reader:
             self._subscription.take()
             self._subscription.lagging = False
 
+    async def follow_part(
+        self, child: Snapshot, root: RunRow, *, until_finished: bool = False
+    ) -> AsyncIterator[bytes | KeepAlive]:
+        """Of the chunks of `root`, whose reader this is, those of a sub-agent and what it delegated to,
+        until its run has ended or the root rests."""
+        if child.run.state in TERMINAL:  # what is stored is all there is
+            root = msgspec.structs.replace(root, state=child.run.state)
+        async for item in self.follow(root, until_finished=until_finished):
+            if isinstance(item, KeepAlive):
+                yield item
+                continue
+            piece, ended = codec.under(item, child.spec.path)
+            if piece:
+                yield piece
+            if ended:
+                return
+
     async def until_rest(
         self, run: RunRow, *, after: int | None = None, until_finished: bool = False
     ) -> Snapshot:

@@ -17,6 +17,7 @@ from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import Remembered, RunSpec, Snapshot
 from entracte_server.domain.threads import CallPart, ThreadMessage
 from entracte_server.engine import history, prompt
+from entracte_server.engine.childlog import root_log
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.store.base import NotFound, Store
@@ -42,6 +43,7 @@ class Memory:
 
     def __init__(self, run: "RunExecution", options: MemoryOptions, snapshot: Snapshot) -> None:
         self._run = run
+        self._log = root_log(run.log)
         self._options = options
         self._asked = snapshot.spec
         self._processing = snapshot.processing
@@ -53,7 +55,7 @@ class Memory:
         run = self._run
         if self._remembered is None:
             self._remembered = await self._find()
-            run.log.stage(remembered=self._remembered)
+            self._log.stage(remembered=self._remembered)
         elif self._saves:
             await self._find_saved()
         remembered = await spec_with(
@@ -161,7 +163,7 @@ class Memory:
             if message != known:
                 self._saved[message.id] = message
                 changed.append(message)
-        self._run.log.stage(messages=changed)
+        self._log.stage(messages=changed)
 
 
 async def last_messages(

@@ -7,9 +7,9 @@ parking and after a crash.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -25,16 +25,18 @@ from entracte_server.domain.results import RunError, Usage
 from entracte_server.domain.runs import (
     CallRow,
     PendingRow,
+    RunRow,
     Snapshot,
     StepRecord,
 )
-from entracte_server.engine import endings, processed, prompt
+from entracte_server.engine import endings, processed, prompt, spending
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.asking import Asking
+from entracte_server.engine.childlog import Log
 from entracte_server.engine.configure import merge_options
 from entracte_server.engine.endings import Ending
 from entracte_server.engine.hooking import HookFailed
-from entracte_server.engine.judging import Judging
+from entracte_server.engine.judging import Budget, Judging
 from entracte_server.engine.processing import processing_of
 from entracte_server.engine.processor_calls import ProcessorFailed, Vetoed
 from entracte_server.engine.questions import step_text
@@ -43,11 +45,15 @@ from entracte_server.engine.runlog import RunLog
 from entracte_server.engine.services import Services
 from entracte_server.engine.settle import HandedOver, Settlement
 from entracte_server.engine.structured import Structuring
-from entracte_server.engine.toolsets import Toolsets
+from entracte_server.engine.toolsets import Toolsets, needs_of
 from entracte_server.models.base import Model, ModelError
 from entracte_server.store.base import LeaseLost, RunPatch, StoreUnavailable
 from entracte_server.store.signals import FREE_RUNS
 from entracte_server.telemetry.base import Segment
+
+if TYPE_CHECKING:
+    from entracte_server.engine.family import Family
+    from entracte_server.engine.subrun import SubRun
 
 _log = structlog.get_logger(__name__)
 
@@ -62,7 +68,8 @@ class RunExecution:
         agent: Agent,
         models: Sequence[Model],
         services: Services,
-        log: RunLog,
+        log: Log,
+        family: "Family",
         toolsets: Toolsets,
         approving: Approving,
         segment: Segment,
@@ -76,12 +83,16 @@ class RunExecution:
         self.log = log
         self.segment = segment
         self.services = services
-        self.entering = set(entering)
-        """Calls that are marked as started and whose bodies were not entered."""
+        self.family = family
+        self.path = snapshot.spec.path
         self.steps = list(snapshot.steps)
         self.calls = {call.call_id: call for call in snapshot.calls}
+        self.entering = {call_id for call_id in entering if call_id in self.calls}
+        """Calls that are marked as started and whose bodies were not entered."""
+        self.children: dict[str, SubRun] = {}
+        """The runs of sub-agents that it waits for, by the call that delegated."""
         self.inbox: deque[CallRow] = deque()
-        self.pending = {row.pending_call_id: row for row in snapshot.pending}
+        self.pending = {row.pending_call_id: row for row in snapshot.pending if row.agent_path == self.path}
         self.step = snapshot.run.step
         self.attempt = snapshot.run.attempt or 1
         self.cancel_reason = snapshot.run.cancel_reason
@@ -108,7 +119,7 @@ class RunExecution:
         self._scope: asyncio.Timeout | None = None
         self._started = 0.0
         self._request_context: Mapping[str, Any] | None = None
-        self._judging = Judging(self)
+        self.judging = Judging(self)
         self.processing = processing_of(self, snapshot.processing)
         self.memory = memory_of(self, snapshot)
 
@@ -172,31 +183,55 @@ class RunExecution:
         except (LeaseLost, StoreUnavailable):
             return
 
-    async def park(self, waiting: list[CallRow]) -> bool:
+    async def park(self) -> bool:
         """Give the run up until somebody decides; False when a decision or cancellation is there."""
-        by_call = {row.call_id: row for row in self.pending.values()}
-        open_calls = tuple(
-            c.OpenCall(row.pending_call_id, row.call_id, row.tool_name, row.kind)
-            for row in (by_call[call.call_id] for call in waiting)
-        )
+        assert isinstance(self.log, RunLog)
+        below = [it for child in self.children.values() for it in child.parked()]
+        if below:
+            self.note_spending()
+        finish = self.parking()
+        if self.memory is not None:
+            self.memory.keep_steps()
+        parked = await self.log.park(finish, "suspended", finish.stop_cause, self.executed_ms(), below)
+        if parked:
+            self.segment.rested("suspended", "suspended", finish.stop_cause)
+        return parked
+
+    def parking(self) -> c.Finish:
+        """How the run shows that it parks: with all calls that wait, in the order they were made, those of
+        a sub-agent where it was delegated to."""
+        open_calls = tuple(self._open_calls())
         cause: c.StopCause = (
             "client-tool" if all(call.kind == "client-tool" for call in open_calls) else "suspended"
         )
-        finish = c.Finish("suspended", cause, self.total(), open_calls)
-        if self.memory is not None:
-            self.memory.keep_steps()
-        parked = await self.log.park(finish, "suspended", cause, self.executed_ms())
-        if parked:
-            self.segment.rested("suspended", "suspended", cause)
-        return parked
+        return c.Finish("suspended", cause, self.total(), open_calls)
+
+    def _open_calls(self) -> Iterator[c.OpenCall]:
+        by_call = {row.call_id: row for row in self.pending.values()}
+        for call in self.calls_of(self.step):
+            if (row := by_call.get(call.call_id)) is not None:
+                yield c.OpenCall(row.pending_call_id, row.call_id, row.tool_name, row.kind, self.path)
+            elif (child := self.children.get(call.call_id)) is not None:
+                yield from child._open_calls()
+
+    def note_spending(self) -> None:
+        """What sub-agents that have not ended used so far is stored; written with the next commit."""
+        for call_id, child in self.children.items():
+            child.note_spending()
+            spent = msgspec.structs.replace(self.calls[call_id], usage=child.total(), cost=child.cost())
+            self.update(spent)
+        self.log.stage(patch=RunPatch(usage=self.total()))
 
     async def decided_calls(self) -> list[CallRow]:
         """The calls decided since the run last looked; notices a cancellation, too. Raises
         `RuntimeError` when there is neither, so that a run that cannot park does not spin."""
+        if self._settlement is not None and self._settlement.busy:  # a sub-agent goes on
+            return []
         snapshot = await self.services.store.load(*self.log.key)
         if snapshot.run.cancel_reason is not None:
             self.request_cancel(snapshot.run.cancel_reason)
             return []
+        below = [call for call in snapshot.below if call.state == "decided" and self.family.deliver(call)]
         decided = [
             call
             for call in snapshot.calls
@@ -204,17 +239,52 @@ class RunExecution:
             and self.calls[call.call_id].state == "waiting"
             and self.calls[call.call_id].round == call.round
         ]
-        if not decided and not self.inbox:
+        if not decided and not below and not self.inbox:
             raise RuntimeError("the run may not park, but nothing of it was decided")
         return decided
 
     # ---- what the engine calls ----
 
     def deliver(self, call: CallRow) -> None:
-        """A waiting call of the run was decided."""
+        """A waiting call of the run, or of one below it, was decided."""
+        if call.run_id != self.own_id:
+            self.family.deliver(call)
+            return
         self.inbox.append(call)
+        self.stir()
+
+    def stir(self) -> None:
+        """There is something to look at."""
         if self._settlement is not None:
             self._settlement.wake()
+
+    def awake(self) -> None:
+        """Something of it goes on that had waited for people."""
+
+    @property
+    def own_id(self) -> str:
+        """Whose its calls are, as `CallRow.run_id` has it."""
+        return ""
+
+    @property
+    def home(self) -> RunRow:
+        """The row of the root of the tree."""
+        return self.row
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What a process that goes on with it must have registered, beside the root's agent."""
+        return needs_of(self.spec.options)
+
+    @property
+    def budgets_above(self) -> "Sequence[Budget]":
+        """Limits of the runs that delegated to it."""
+        return ()
+
+    @property
+    def time_limit(self) -> float | None:
+        """How long it may execute, in seconds."""
+        return self.spec.options.execution_timeout or self.services.settings.execution_timeout
 
     def request_cancel(self, reason: str) -> None:
         """Somebody asked to cancel the run."""
@@ -227,8 +297,9 @@ class RunExecution:
         """Give the run up as soon as no tool of it executes; another process goes on with it. A model
         call is cut at once: it is made again as the next attempt."""
         self.leaving = True
-        if self._settlement is not None:
-            self._settlement.wake()
+        self.stir()
+        for child in self.children.values():
+            child.hand_over()
         if self._cut is not None and not self._cut.expired():
             self._cut.reschedule(asyncio.get_running_loop().time())
 
@@ -236,7 +307,7 @@ class RunExecution:
         """Execute the run until it parks or ends, or is handed over."""
         self._started = asyncio.get_running_loop().time()
         try:
-            ending = await self._until_rest()
+            ending = await self.until_rest()
             if ending is not None:
                 await endings.write(self, ending)
             self.rested = True
@@ -261,14 +332,24 @@ class RunExecution:
 
     @property
     def executing(self) -> bool:
-        """Whether a tool of the run executes now."""
+        """Whether a tool of the run executes now, or one of a sub-agent."""
         return self._settlement is not None and self._settlement.executing
 
-    async def _give_up(self) -> None:
+    @property
+    def is_entering(self) -> bool:
+        """Whether a call, also of a sub-agent, is marked as started whose body was not entered."""
+        return bool(self.entering) or any(child.is_entering for child in self.children.values())
+
+    def undo_entering(self) -> None:
+        """What was marked as started and not entered is not to be asked about."""
         for call_id in self.entering:
             call = self.calls[call_id]
             if call.state == "started":  # so its decision marked it, but its body was not entered
                 self.update(msgspec.structs.replace(call, state="decided"))
+
+    async def _give_up(self) -> None:
+        assert isinstance(self.log, RunLog)
+        self.undo_entering()
         try:
             await self.log.release(self.executed_ms())
             self.services.store.signals.tell(FREE_RUNS)
@@ -276,9 +357,9 @@ class RunExecution:
         except (LeaseLost, StoreUnavailable) as error:  # then its lease has to run out
             _log.warning("run_given_up", run_id=self.log.key[1], error=str(error))
 
-    async def _until_rest(self) -> Ending | None:
+    async def until_rest(self) -> Ending | None:
         """The loop within the run's time; None when it parked."""
-        limit = self.spec.options.execution_timeout or self.services.settings.execution_timeout
+        limit = self.time_limit
         deadline = None
         if limit is not None:
             deadline = self._started + max(0.0, limit - self.row.executed_ms / 1000)
@@ -332,7 +413,7 @@ class RunExecution:
                     return endings.expired(self, self._settlement.expired)
                 if self._settlement.stopped is not None:
                     raise self._settlement.stopped
-                self._judging.settled(faulty=self._settlement.faulty)
+                self.judging.settled(faulty=self._settlement.faulty)
             if self.structuring is not None and self.structuring.is_due(record):
                 async with self.until_leaving():
                     record, error = await self.structuring.conclude(record)
@@ -340,7 +421,7 @@ class RunExecution:
                     return endings.without_object(error)
                 if record.again:
                     continue
-            record, ending = await self._judging.judge(record)
+            record, ending = await self.judging.judge(record)
             if self.processing is not None:
                 record = await self._passed(record, ending)
             self.finish_step(record, continued=ending is None)
@@ -422,10 +503,13 @@ class RunExecution:
         )
 
     def total(self) -> Usage:
-        total = Usage()
-        for record in self.steps:
-            total = total + record.whole_usage
-        return total
+        """The tokens used so far, those of sub-agents included."""
+        return spending.total(self)
+
+    def cost(self) -> float:
+        """What it cost so far, in millionths, with what sub-agents cost. A model without a price costs more
+        than any limit."""
+        return spending.cost(self)
 
     def executed_ms(self) -> int:
         return int((asyncio.get_running_loop().time() - self._started) * 1000)

@@ -7,7 +7,7 @@ Everything happens on the event loop, without a task of its own.
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
@@ -28,6 +28,7 @@ from entracte_server.domain.threads import ThreadMessage
 from entracte_server.engine.hub import Hub
 from entracte_server.engine.lease import Lease
 from entracte_server.store.base import (
+    ChildWrite,
     ChunkRow,
     End,
     LeaseLost,
@@ -52,6 +53,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def patched(old: RunPatch | None, new: RunPatch) -> RunPatch:
+    """Both in one."""
+    if old is None:
+        return new
+    return RunPatch(
+        step=old.step if new.step is None else new.step,
+        attempt=old.attempt if new.attempt is None else new.attempt,
+        usage=old.usage if new.usage is None else new.usage,
+    )
+
+
 class RunLog:
     """See the module. Raises `LeaseLost` or `StoreUnavailable` from any method once a write failed
     for good; nothing is written after that."""
@@ -60,6 +72,7 @@ class RunLog:
         "_backlog",
         "_buffer",
         "_calls",
+        "_children",
         "_closed",
         "_encoder",
         "_end",
@@ -109,6 +122,7 @@ class RunLog:
         self._messages: list[ThreadMessage] = []
         self._steps: list[StepRecord] = []
         self._calls: dict[str, CallRow] = {}
+        self._children: dict[str, ChildWrite] = {}
         self._opened: list[PendingRow] = []
         self._closed: list[DecisionRow] = []
         self._park: Park | None = None
@@ -142,12 +156,16 @@ class RunLog:
 
     def extend(self, payloads: Sequence[Payload] | Iterable[Payload]) -> None:
         """As `emit`."""
+        self.append(self._encoder, payloads)
+
+    def append(self, encoder: ChunkEncoder, payloads: Sequence[Payload] | Iterable[Payload]) -> None:
+        """As `emit`, for chunks with another header."""
         if self._error is not None:
             raise self._error
         payloads = payloads if isinstance(payloads, (list, tuple)) else list(payloads)
         if not payloads:
             return
-        data = self._encoder.encode(payloads, self._next, now_ms())
+        data = encoder.encode(payloads, self._next, now_ms())
         self._next += len(payloads)
         self._size += len(data)
         self._buffer.append(data)
@@ -166,12 +184,7 @@ class RunLog:
     ) -> None:
         """Add changes of state; they are written with the next `commit`, and with a `flush`."""
         if patch is not None:
-            old = self._patch or RunPatch()
-            self._patch = RunPatch(
-                step=old.step if patch.step is None else patch.step,
-                attempt=old.attempt if patch.attempt is None else patch.attempt,
-                usage=old.usage if patch.usage is None else patch.usage,
-            )
+            self._patch = patched(self._patch, patch)
         self._steps.extend(steps)
         for call in calls:
             self._calls[call.call_id] = call
@@ -182,6 +195,10 @@ class RunLog:
         self._messages.extend(messages)
         if remembered is not None:
             self._remembered = remembered
+
+    def stage_child(self, run_id: str, change: Callable[[ChildWrite], ChildWrite]) -> None:
+        """Add changes of a sub-agent's run, as `stage` does, to those that wait to be written."""
+        self._children[run_id] = change(self._children.get(run_id) or ChildWrite(run_id))
 
     def flush(self) -> None:
         """Have what was emitted written, without waiting for it."""
@@ -205,13 +222,20 @@ class RunLog:
         await self._written()
 
     async def park(
-        self, finish: Payload, finish_reason: FinishReason, stop_cause: StopCause, executed_ms: int
+        self,
+        finish: Payload,
+        finish_reason: FinishReason,
+        stop_cause: StopCause,
+        executed_ms: int,
+        below: Sequence[tuple[ChunkEncoder, Payload]] = (),
     ) -> bool:
         """Write what was emitted and staged, and in the same transaction suspend the run and give
-        it up, with `finish` as its last chunk; unless a decision or a cancellation waits. Says
-        whether it parked. Nothing else may be emitted meanwhile."""
-        first = self._next
-        row = ChunkRow(first, first, self._encoder.encode((finish,), first, now_ms()))
+        it up, with those of `below`, its sub-agents', and `finish` as its last chunks; unless a decision
+        or a cancellation waits, or more is emitted before it is written. Says whether it parked."""
+        first, now = self._next, now_ms()
+        last = [*below, (self._encoder, finish)]
+        data = [encoder.encode((payload,), first + i, now) for i, (encoder, payload) in enumerate(last)]
+        row = ChunkRow(first, first + len(last) - 1, b"".join(data))
         self._park = Park(row, finish_reason, stop_cause, executed_ms)
         try:
             return (await self._written()).parked
@@ -272,7 +296,10 @@ class RunLog:
             or self._processing
             or self._messages
             or self._remembered
+            or self._children
         )
+        if self._park is not None and self._park.chunks.first != self._next:
+            self._park = None  # a sub-agent goes on
         if not (self._buffer or changed or self._waiter):
             return
         chunks = None
@@ -296,6 +323,7 @@ class RunLog:
             processing=self._processing,
             messages=tuple(self._messages),
             remembered=self._remembered,
+            children=tuple(self._children.values()) if self._children else (),
         )
         self._buffer = []
         self._size = 0
@@ -303,6 +331,7 @@ class RunLog:
             self._patch = None
             self._steps = []
             self._calls = {}
+            self._children = {}
             self._opened = []
             self._closed = []
             self._processing = None

@@ -33,6 +33,7 @@ class Services:
         self.store = store
         self.resolve = resolve
         self.settings = settings
+        self.telemetry = telemetry
         self.tools = ToolRunner(settings, telemetry)
         self.scorers = ScorerRunner(settings, resolve, telemetry)
         self.hooks = HookRunner(settings)

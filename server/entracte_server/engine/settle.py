@@ -1,8 +1,8 @@
 """Settling the tool calls of one step: refuse, ask, execute, until each has an outcome or waits.
 
 Calls that need nobody run at once, side by side; the others are announced and wait. A waiting call
-is executed as soon as it is decided, whatever its siblings do. The run parks when nothing can go on
-without people.
+is executed as soon as it is decided, whatever its siblings do. A call that delegates to a sub-agent runs
+until that one's run has ended. The run parks when nothing can go on without people, in it and below it.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ import structlog
 
 from entracte_server.agents import schemas
 from entracte_server.agents.context import ToolContext
+from entracte_server.agents.delegating import PREFIX, AgentTool
+from entracte_server.agents.hooks import DelegationVerdict
 from entracte_server.agents.schemas import InvalidValue
 from entracte_server.agents.tools import Arguments, Tool
 from entracte_server.domain import chunks as c
@@ -23,7 +25,8 @@ from entracte_server.domain import json_text
 from entracte_server.domain.expiry import Expiry
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.options import ClientTool
-from entracte_server.domain.runs import CallRow, Outcome, PendingRow, StepRecord
+from entracte_server.domain.runs import CallRow, Outcome, PendingRow, RunSpec, StepRecord
+from entracte_server.engine import delegation
 from entracte_server.engine.configure import tools_in
 from entracte_server.engine.execution import Came, Lost, Redefined
 from entracte_server.engine.expiry import EXPIRED, expiry_of
@@ -31,10 +34,11 @@ from entracte_server.engine.outlet import Outlet
 from entracte_server.engine.processor_calls import ProcessorFailed, Vetoed
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.tool_hooks import ToolCallHooks
-from entracte_server.engine.toolsets import needs_of
+from entracte_server.store.base import RunPatch
 
 if TYPE_CHECKING:
     from entracte_server.engine.run import RunExecution
+    from entracte_server.engine.subrun import SubRun
 
 _log = structlog.get_logger(__name__)
 
@@ -62,7 +66,7 @@ class HandedOver(Exception):
 
 
 class Settlement:
-    """Settles one step of one run. Owns the tasks of its tools.
+    """Settles one step of one run. Owns the tasks of its tools and of the runs it delegated to.
 
     `faulty`: no call of the step could be used. `expired`: the call whose expiry fails the run, once
     there is one; then the step is settled as soon as no tool of it runs, and the rest stays as it is. The
@@ -81,7 +85,11 @@ class Settlement:
         self._ready: deque[tuple[CallRow, Tool, Arguments]] = deque()
         self._tasks: dict[asyncio.Task[Came], str] = {}
         self._asking: dict[asyncio.Task[Outcome | None], tuple[CallRow, Tool, Arguments]] = {}
+        self._delegated: dict[str, RunSpec] = {}
+        """What sub-agents are asked, by the call, until they begin."""
         self._wake: asyncio.Future[None] | None = None
+        self._verdicts: dict[str, DelegationVerdict] = {}
+        """What hooks want besides the results of sub-agents, by the call, until it has its outcome."""
         self.faulty = False
         self.expired: CallRow | None = None
         self.stopped: Vetoed | ProcessorFailed | None = None
@@ -93,8 +101,23 @@ class Settlement:
 
     @property
     def executing(self) -> bool:
-        """Whether a tool executes now, or a hook of one."""
-        return bool(self._tasks or self._asking)
+        """Whether a tool executes now, or a hook of one; also below."""
+        return bool(self._asking) or any(
+            child is None or child.executing for child in map(self._child, self._tasks.values())
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything goes on without people: a tool, a hook, or a run below."""
+        return bool(self._asking) or self._busy_calls > 0
+
+    @property
+    def _busy_calls(self) -> int:
+        children = map(self._child, self._tasks.values())
+        return sum(child is None or not child.is_idle for child in children)
+
+    def _child(self, call_id: str) -> "SubRun | None":
+        return self._run.children.get(call_id)
 
     def _ended(self, _: asyncio.Task[Any]) -> None:
         self.wake()
@@ -133,22 +156,22 @@ class Settlement:
                     self._apply(call)
             if self.expired is not None or self.stopped is not None:
                 self._ready.clear()
-                if not self.executing:
+                if not self.busy:
                     return False
             if not run.leaving:
                 await self._start()
-            elif not self.executing:
+            elif not self.busy:
                 raise HandedOver
             if run.inbox:  # it came meanwhile
                 continue
-            if self.executing:
+            if self.busy:
                 run.log.flush()
-                await self._event()
+                await self.event()
                 continue
             if self._ready:
                 continue
-            waiting = [call for call in run.calls_of(self._record.step) if call.state == "waiting"]
-            if not waiting:
+            waits = any(call.state == "waiting" for call in run.calls_of(self._record.step))
+            if not waits and not self._tasks:
                 calls = run.calls_of(self._record.step)
                 await self._hooks.end()
                 self.faulty = bool(calls) and all(
@@ -156,13 +179,13 @@ class Settlement:
                 )
                 return False
             await self._hooks.end()
-            if await run.park(waiting):
+            if await run.park():
                 return True
             for call in await run.decided_calls():
                 run.inbox.append(call)
 
-    async def _event(self) -> None:
-        """Until a tool ends or a decision comes; takes in the tools that ended."""
+    async def event(self) -> None:
+        """Until a tool ends, a decision comes or a run below rests; takes in the tools that ended."""
         if not any(task.done() for task in (*self._tasks, *self._asking)):
             self._wake = asyncio.get_running_loop().create_future()
             try:
@@ -175,6 +198,8 @@ class Settlement:
                 came_to = task.result()
             except (Vetoed, ProcessorFailed) as stopped:
                 self.stopped = self.stopped or stopped
+            except HandedOver:  # a run below, because this one is to be handed over
+                continue
             else:
                 self._came_to(call, came_to)
         for asked in [t for t in self._asking if t.done()]:
@@ -191,6 +216,9 @@ class Settlement:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()  # what ends the others as well is not reported as forgotten
         self._tasks.clear()
         self._asking.clear()
         await self._hooks.cancel()
@@ -261,18 +289,30 @@ class Settlement:
             self._run.update(call)
             # One that was entered before has been asked about; one that its decision marked has not.
             entered = call.state == "started" and call.call_id not in self._run.entering
-            if entered or not self._hooks.ask_before:
+            entered = entered or bool(call.child_run_id)
+            if entered or not (self._hooks.ask_before or isinstance(tool, AgentTool)):
                 self._ready.append((call, tool, arguments))
                 return
-            task = asyncio.create_task(self._hooks.before(call, arguments), name="hook")
+            task = asyncio.create_task(self._before(call, tool, arguments), name="hook")
             task.add_done_callback(self._ended)
             self._asking[task] = (call, tool, arguments)
         else:
             self._open(call, "client-tool", arguments.text)
 
+    async def _before(self, call: CallRow, tool: Tool, arguments: Arguments) -> Outcome | None:
+        """What comes of a call that is not to be made; None where it is."""
+        outcome = await self._hooks.before(call, arguments) if self._hooks.ask_before else None
+        if outcome is None and isinstance(tool, AgentTool):
+            asked = await delegation.asked(self._run, call, tool, arguments)
+            if isinstance(asked, Outcome):
+                return asked
+            self._delegated[call.call_id] = asked
+        return outcome
+
     def _apply(self, call: CallRow) -> None:
         """A call that was decided."""
         run = self._run
+        run.awake()
         call = run.shown(call)
         if call.outcome is not None:
             if self._processing is not None and self._processing.looks_at(call.outcome):
@@ -297,7 +337,13 @@ class Settlement:
         call = self._run.shown(call)
         tool = self._tool_of(call)
         args = call.run_args or call.args or "{}"
-        if isinstance(tool, ClientTool) or (tool is not None and tool.idempotent):
+        if call.child_run_id:  # it goes on where it stood
+            agent = self._run.family.enter(self._run, call).agent
+            self._go(call, AgentTool(call.tool_name.removeprefix(PREFIX), agent), Arguments(args, None))
+            return
+        if isinstance(tool, AgentTool):  # it was approved, and nothing has begun
+            self._run.entering.add(call.call_id)
+        if isinstance(tool, ClientTool | AgentTool) or (tool is not None and tool.idempotent):
             arguments = self._validated(call, tool, args)
             if arguments is not None:
                 self._go(call, tool, arguments)
@@ -311,8 +357,13 @@ class Settlement:
         run = self._run
         starting: list[tuple[CallRow, Tool, Arguments]] = []
         durable = True
-        while self._ready and len(self._tasks) + len(starting) < run.concurrency:
+        while self._ready and self._busy_calls + len(starting) < run.concurrency:
             call, tool, arguments = self._ready.popleft()
+            if isinstance(tool, AgentTool) and not call.child_run_id:
+                call = run.family.begin(run, call, tool.agent, self._delegated.pop(call.call_id))
+                run.update(call)
+                run.entering.add(call.call_id)
+                durable = False
             if call.state != "started":
                 call = msgspec.structs.replace(call, state="started", key=call.key or new_id())
                 run.update(call)
@@ -327,6 +378,9 @@ class Settlement:
             run.log.check()
         for call, tool, arguments in starting:
             run.entering.discard(call.call_id)
+            if isinstance(tool, AgentTool):
+                self._work(call, self._delegate(call, run.family.enter(run, call)))
+                continue
             context = self._context(call, tool)
             if isinstance(context, Outcome):
                 self._settled(call, context)
@@ -347,6 +401,15 @@ class Settlement:
             return await processing.tool_result(call, outcome)
         return outcome
 
+    async def _delegate(self, call: CallRow, child: "SubRun") -> Came:
+        ending = await child.execute()
+        outcome, verdict = await delegation.concluded(self._run, call, child, ending)
+        if verdict.feedback or verdict.bail:
+            self._verdicts[call.call_id] = verdict
+        if self._processing is not None and self._processing.looks_at(outcome):
+            return await self._processing.tool_result(call, outcome)
+        return outcome
+
     def _context(self, call: CallRow, tool: Tool) -> ToolContext[Any] | Outcome:
         run = self._run
         answer: Any = None
@@ -363,8 +426,8 @@ class Settlement:
             agent_id=run.agent.id,
             idempotency_key=call.key,
             request_context=run.request_context,
-            thread_id=run.row.thread_id,
-            resource_id=run.row.resource_id,
+            thread_id=run.home.thread_id,
+            resource_id=run.home.resource_id,
             resumed=call.resumed,
             expired=call.defaulted,
             resume_data=answer,
@@ -422,7 +485,12 @@ class Settlement:
         else:
             chunk = c.ToolError(call.call_id, call.tool_name, args, outcome.value, outcome.code)
         run.log.emit(chunk)
+        call = run.family.leave(run, call)
+        if (verdict := self._verdicts.pop(call.call_id, None)) is not None:
+            call = msgspec.structs.replace(call, feedback=verdict.feedback, bail=verdict.bail)
         run.update(msgspec.structs.replace(call, state="done", outcome=outcome))
+        if call.usage is not None:
+            run.log.stage(patch=RunPatch(usage=run.total()))
         if outcome.code == EXPIRED:
             self.expired = run.calls[call.call_id]
 
@@ -466,11 +534,12 @@ class Settlement:
             resume_schema=schema,
             tool_description=tool.description if tool is not None else "",
             tool_digest=tool.digest if isinstance(tool, Tool) else b"",
-            thread_id=run.row.thread_id,
-            resource_id=run.row.resource_id,
+            agent_path=run.path,
+            thread_id=run.home.thread_id,
+            resource_id=run.home.resource_id,
             expire_time=expire_time or 0,
             on_expiry=None if expires is None else expires[1],
-            needs=needs_of(run.spec.options),
+            needs=run.needs,
         )
         if kind == "approval":
             run.log.emit(

@@ -154,6 +154,10 @@ def needs_of(options: RunOptions) -> tuple[str, ...]:
     ]
     if (around := options.hooks) is not None:
         hooks += [("before_tool_call", around.before_tool_call), ("after_tool_call", around.after_tool_call)]
+    if (delegation := options.delegation) is not None:
+        hooks.append(("delegation_start", delegation.on_start))
+        hooks.append(("delegation_complete", delegation.on_complete))
+        hooks.append(("message_filter", delegation.message_filter))
     hooks += [("stop_when", one.text) for one in options.stop_when if one.kind == "predicate"]
     if (completion := options.is_task_complete) is not None:
         hooks.append(("check_complete", completion.on_complete))
@@ -165,6 +169,7 @@ def missing(app: App, needs: Iterable[str], resolve: Callable[[str], object]) ->
     """The first of `needs` that an app lacks, in words; `resolve` finds a model by its name, or raises
     `ValueError`."""
     registered: dict[str, Container[str]] = {
+        "agent": app.every_agent,
         "toolset": app.toolsets,
         "scorer": app.scorers,
         "hook": app.hooks,  # as an older version wrote it, without its kind

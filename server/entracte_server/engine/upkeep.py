@@ -86,7 +86,7 @@ class Duty:
 def same_app(app: App) -> str:
     """Tells whether two processes serve the same agents and toolsets with the same tools."""
     owners = [
-        *((f"agent {agent.id}", agent.tools) for agent in app.agents.values()),
+        *((f"agent {agent.id}", agent.tools) for agent in app.every_agent.values()),
         *((f"toolset {toolset.name}", toolset.tools) for toolset in app.toolsets.values()),
     ]
     served = [
@@ -101,7 +101,7 @@ class Upkeep:
     def __init__(self, engine: "Engine", settings: EngineSettings) -> None:
         self._engine = engine
         self._settings = settings
-        self._agents = frozenset(engine.app.agents)
+        self._agents = frozenset(engine.app.every_agent)
         self._expiring = Duty(engine, f"expiry {same_app(engine.app)}")
         self._trimming = Duty(engine, "retention")
         self._counting = Duty(engine, "backlog")
@@ -130,7 +130,7 @@ class Upkeep:
             self._count_again = loop.time() + BACKLOG_SECONDS
             waiting: dict[str, tuple[int, int]] = {}
             for row in await engine.store.backlog():
-                agent = engine.app.agents.get(row.agent_id)
+                agent = engine.app.every_agent.get(row.agent_id)
                 name = row.agent_id if agent is None else agent.name
                 calls, oldest = waiting.get(name, (0, row.oldest))
                 waiting[name] = (calls + row.calls, min(oldest, row.oldest))

@@ -6,7 +6,7 @@ usage hold, a whole message counts as one delta unless deltas came before it.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
@@ -44,7 +44,7 @@ class AnswerAssembler:
 
     def __init__(
         self,
-        reserved_ids: frozenset[str] = frozenset(),
+        reserved_ids: Container[str] = frozenset(),
         *,
         include_raw: bool = False,
         think_tags: bool = False,

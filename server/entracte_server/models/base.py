@@ -4,7 +4,7 @@ A model's answer is an async iterator of *batches*: all events that one read fro
 brought, in order, as a list. The engine commits and sends a batch as one.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from entracte_server.domain.chunks import FinishReason, Payload
@@ -39,6 +39,13 @@ ResponseFormats = Literal["none", "without-tools", "with-tools"]
 or always."""
 
 
+class EveryId:
+    """Has any id in it: as `ModelRequest.reserved_ids` it gives every call a fresh one."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 class ModelRequest(Data, frozen=True):
     """One model call.
 
@@ -55,7 +62,7 @@ class ModelRequest(Data, frozen=True):
     settings: ModelSettings = ModelSettings()
     provider_options: Mapping[str, Any] = {}
     include_raw: bool = False
-    reserved_ids: frozenset[str] = frozenset()
+    reserved_ids: Container[str] = frozenset()
     response_format: ResponseFormat | None = None
     rate_limit_wait: float = 0.0
 

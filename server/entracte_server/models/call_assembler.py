@@ -7,6 +7,7 @@ with the same exceptions. A piece with an unknown index and neither id nor name 
 call if that one's index collided with an earlier call's, and opens a call otherwise.
 """
 
+from collections.abc import Container
 from typing import Any
 
 import msgspec
@@ -59,7 +60,7 @@ class CallAssembler:
     in this answer, is replaced by one of ours. `dropped` counts calls that never got a name.
     """
 
-    def __init__(self, reserved_ids: frozenset[str], joiner: SurrogateJoiner) -> None:
+    def __init__(self, reserved_ids: Container[str], joiner: SurrogateJoiner) -> None:
         self._reserved = reserved_ids
         self._joiner = joiner
         self._calls: list[_Call] = []

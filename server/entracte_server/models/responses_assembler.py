@@ -6,7 +6,7 @@ that a server that leaves events out is understood as well.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
@@ -43,7 +43,7 @@ class ResponsesAssembler:
     def __init__(
         self,
         provider: str,
-        reserved_ids: frozenset[str] = frozenset(),
+        reserved_ids: Container[str] = frozenset(),
         *,
         include_raw: bool = False,
         secrets: tuple[str, ...] = (),

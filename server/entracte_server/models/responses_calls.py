@@ -1,6 +1,6 @@
 """The tool calls in an answer of the Responses API."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
@@ -45,7 +45,7 @@ class _Call:
 class ItemCalls:
     """Calls by the index of their item. `dropped` counts those without a name."""
 
-    def __init__(self, provider: str, reserved_ids: frozenset[str]) -> None:
+    def __init__(self, provider: str, reserved_ids: Container[str]) -> None:
         self._provider = provider
         self._reserved = reserved_ids
         self._joiner = SurrogateJoiner()

@@ -229,7 +229,7 @@ class _Player:
         self._name = name
         self._pace = pace
         self._blocks = 0
-        self._ids = set(request.reserved_ids)
+        self._ids: set[str] = set()
         self._has_calls = False
 
     async def play(self, parts: Sequence[ScriptPart]) -> AsyncGenerator[list[ModelEvent], None]:
@@ -278,7 +278,7 @@ class _Player:
         self._has_calls = True
         tool: str = part["tool"]
         id = part.get("id") or mint_call_id()
-        if id in self._ids:
+        if id in self._ids or id in self._request.reserved_ids:
             id = mint_call_id()
         self._ids.add(id)
         text = part["rawArgs"] if "rawArgs" in part else json_text.dump(part.get("args", {}))

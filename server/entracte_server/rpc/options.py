@@ -22,6 +22,7 @@ from entracte_server.domain.options import (
 from entracte_server.rpc import checks
 from entracte_server.rpc.approval_options import approval_from
 from entracte_server.rpc.call import current
+from entracte_server.rpc.delegation_options import delegation_hooks
 from entracte_server.rpc.memory_options import memory_from, save_per_step
 from entracte_server.rpc.messages import messages_from, system_from
 from entracte_server.rpc.processor_options import max_retries, processor_refs
@@ -66,6 +67,7 @@ SUPPORTED = frozenset(
         "on_iteration_complete",
         "prepare_step",
         "hooks",
+        "delegation",
         "is_task_complete",
         "structured_output",
         "output",
@@ -158,6 +160,7 @@ def options_from(
         ),
         prepare_step=hook_name(app, "options.prepare_step", options.prepare_step, "prepare_step"),
         hooks=tool_hooks(app, options),
+        delegation=delegation_hooks(app, options),
         is_task_complete=task_completion(app, options),
         structured_output=structured_output(agent, options),
         input_processors=processor_refs(app, options, "input_processors"),

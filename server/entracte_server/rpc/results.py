@@ -124,7 +124,7 @@ def result_message(
         result.trace_id, result.span_id = snapshot.spec.trace.trace_id, snapshot.spec.trace.span_id
     texts = []
     attached: dict[str, str] = {}
-    usage = Usage()
+    usage = sum((call.usage for call in snapshot.calls if call.usage is not None), start=Usage())
     for record in steps:
         own = calls.get(record.step, [])
         usage = usage + record.whole_usage

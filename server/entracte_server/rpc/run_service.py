@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator, Iterable
 
+import msgspec
+
 from entracte.v1 import run_service_pb2 as pb
 from entracte_server.domain.errors import Refusal, invalid
 from entracte_server.domain.follow_ups import FollowUpRow
@@ -14,7 +16,7 @@ from entracte_server.rpc.call import Context, current
 from entracte_server.rpc.resources import STATES, follow_up_message, run_message
 from entracte_server.rpc.results import result_message
 from entracte_server.rpc.streaming import send
-from entracte_server.store.base import Cancel, Refused, RunFilter
+from entracte_server.store.base import Cancel, NotFound, Refused, RunFilter
 
 MAX_REASON = 4 * 1024
 
@@ -43,8 +45,12 @@ class RunService:
         """Read a run."""
         tenant, run_id = self._of(request.run_id)
         snapshot = await self._engine.store.load(tenant, run_id)
+        row = snapshot.run
+        if row.root_run_id not in ("", run_id):
+            root = await self._engine.store.get_run(tenant, row.root_run_id)
+            row = msgspec.structs.replace(row, last_sequence=root.last_sequence)
         run = run_message(
-            snapshot.run,
+            row,
             snapshot.waiting,
             snapshot.spec.options.request_context,
             await self._follow_ups(tenant, [snapshot.run]),
@@ -92,13 +98,15 @@ class RunService:
         tenant, run_id = self._of(request.run_id)
         with Reader(self._engine, tenant, run_id, after=request.after_sequence) as reader:
             run = await self._engine.store.get_run(tenant, run_id)
-            await send(
-                context,
-                reader.follow(run, until_finished=request.until_finished),
-                run_id=run_id,
-                reader_timeout=self._engine.settings.reader_timeout,
-            )
-            if request.include_late:
+            is_part = run.root_run_id not in ("", run_id)
+            if not is_part:
+                await send(
+                    context,
+                    reader.follow(run, until_finished=request.until_finished),
+                    run_id=run_id,
+                    reader_timeout=self._engine.settings.reader_timeout,
+                )
+            if request.include_late and not is_part:
                 await send(
                     context,
                     _late(reader),
@@ -106,10 +114,42 @@ class RunService:
                     reader_timeout=self._engine.settings.reader_timeout,
                 )
 
+        if is_part:
+            await self._watch_part(request, context, tenant, run.root_run_id)
+
+    async def _watch_part(
+        self, request: pb.WatchRunRequest, context: Context, tenant: str, root_run_id: str
+    ) -> None:
+        """Write what a sub-agent's run has of its root's chunks. There is nothing to do after its end."""
+        with Reader(self._engine, tenant, root_run_id, after=request.after_sequence) as reader:
+            child = await self._engine.store.load(tenant, request.run_id)
+            root = await self._engine.store.get_run(tenant, root_run_id)
+            await send(
+                context,
+                reader.follow_part(child, root, until_finished=request.until_finished),
+                run_id=request.run_id,
+                reader_timeout=self._engine.settings.reader_timeout,
+            )
+
+    async def _refuse_part(self, tenant: str, run_id: str) -> None:
+        """Raises `Refusal` RUN_OF_SUB_AGENT."""
+        try:
+            run = await self._engine.store.get_run(tenant, run_id)
+        except NotFound:  # perhaps it was deleted by an earlier request like this
+            return
+        if run.root_run_id not in ("", run_id):
+            raise Refusal(
+                "RUN_OF_SUB_AGENT",
+                "The run is a sub-agent's. It is cancelled and deleted with its root: name that one.",
+                run_id=run_id,
+                root_run_id=run.root_run_id,
+            )
+
     async def CancelRun(self, request: pb.CancelRunRequest, context: Context) -> pb.CancelRunResponse:
         """Cancel a run."""
         current.get().require("run")
         tenant, run_id = self._of(request.run_id)
+        await self._refuse_part(tenant, run_id)
         op = Cancel(
             tenant=tenant,
             run_id=run_id,
@@ -128,6 +168,7 @@ class RunService:
         """Delete all of a run."""
         current.get().require("run")
         tenant, run_id = self._of(request.run_id)
+        await self._refuse_part(tenant, run_id)
         try:
             replayed = await self._engine.delete(
                 tenant, run_id, force=request.force, request=checks.request_key(request)

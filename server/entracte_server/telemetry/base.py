@@ -83,7 +83,7 @@ class Scoring:
 _SEGMENT = Segment()
 _TOOL = ToolExecution()
 _SCORING = Scoring()
-_AFTERWARDS = contextlib.nullcontext()
+_NOTHING_NEW = contextlib.nullcontext()
 
 
 class Telemetry:
@@ -120,9 +120,14 @@ class Telemetry:
         """A scorer is about to be asked."""
         return _SCORING
 
+    def below(self, snapshot: Snapshot, agent: Agent) -> AbstractContextManager[None]:
+        """The run of a sub-agent while it executes, in the task that enters this, which is one of the run
+        that delegated."""
+        return _NOTHING_NEW
+
     def afterwards(self, snapshot: Snapshot, agent: Agent | None) -> AbstractContextManager[None]:
         """What is done for a run after its end, in the task that enters this."""
-        return _AFTERWARDS
+        return _NOTHING_NEW
 
     def make_global(self) -> None:
         """What authors record by themselves, with the library that is used here, goes the same way."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from opentelemetry import propagate
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanContext, get_current_span
+from opentelemetry.trace import INVALID_SPAN, Span, SpanContext, get_current_span, set_span_in_context
 
 from entracte_server.agents.agent import Agent
 from entracte_server.agents.context import ToolContext
@@ -17,6 +17,7 @@ from entracte_server.agents.tools import Arguments, Tool
 from entracte_server.domain.runs import Snapshot
 from entracte_server.domain.tracing import TracingOptions
 from entracte_server.models.base import Model
+from entracte_server.telemetry import names as n
 from entracte_server.telemetry.base import Scoring, Segment, Telemetry, ToolExecution
 from entracte_server.telemetry.instruments import Instruments
 from entracte_server.telemetry.observed_model import ObservedModel
@@ -113,6 +114,25 @@ class OtelTelemetry(Telemetry):
     def scorer(self, name: str) -> Scoring:
         """See `Telemetry`."""
         return ObservedScoring(self._instruments, name)
+
+    @contextmanager
+    def below(self, snapshot: Snapshot, agent: Agent) -> Iterator[None]:
+        """See `Telemetry`. Its span is a child of that of the agent that delegated."""
+        above = current.get()
+        scope = Scope(snapshot.run, agent.name, self._policy(snapshot, agent))
+        span: Span = INVALID_SPAN
+        if above is not None and above.spans is not None:
+            attributes = {**scope.common(), n.OPERATION: "invoke_agent", n.AGENT_ID: agent.id}
+            span = above.spans.start(f"invoke_agent {agent.name}", above.context, attributes)
+            scope.spans, scope.context = above.spans, set_span_in_context(span, Context())
+        token = current.set(scope)
+        try:
+            yield
+        finally:
+            current.reset(token)
+            span.end()
+            if above is not None:
+                above.usage = above.usage + scope.usage
 
     @contextmanager
     def afterwards(self, snapshot: Snapshot, agent: Agent | None) -> Iterator[None]:
