@@ -21,6 +21,7 @@ from entracte_server.testing.store_conformance.suite import OpenStore
 from entracte_server.testing.store_conformance.threads import ThreadSuite
 from entracte_server.testing.store_conformance.turns import TurnSuite
 from entracte_server.testing.store_conformance.upkeep import BacklogSuite, ExpirySuite, RetentionSuite
+from entracte_server.testing.store_conformance.vectors import VectorSuite
 from tests.postgres import Postgres
 
 
@@ -83,6 +84,10 @@ class TestExpiry(ExpirySuite):
 
 
 class TestRetention(RetentionSuite):
+    pass
+
+
+class TestVectors(VectorSuite):
     pass
 
 

@@ -23,6 +23,7 @@ from entracte_server.testing.store_conformance.suite import OpenStore
 from entracte_server.testing.store_conformance.threads import ThreadSuite
 from entracte_server.testing.store_conformance.turns import TurnSuite
 from entracte_server.testing.store_conformance.upkeep import BacklogSuite, ExpirySuite, RetentionSuite
+from entracte_server.testing.store_conformance.vectors import VectorSuite
 
 
 @pytest.fixture
@@ -84,6 +85,10 @@ class TestExpiry(ExpirySuite):
 
 
 class TestRetention(RetentionSuite):
+    pass
+
+
+class TestVectors(VectorSuite):
     pass
 
 

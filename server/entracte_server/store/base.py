@@ -39,6 +39,7 @@ from entracte_server.store.requests import Made as Made
 from entracte_server.store.requests import RequestKey as RequestKey
 from entracte_server.store.signals import Signals
 from entracte_server.store.threads import ThreadClaim, ThreadStore
+from entracte_server.store.vectors import VectorStore
 
 
 class StoreError(Exception):
@@ -382,7 +383,7 @@ class ClaimFollowUps(Data, frozen=True):
     given_up: int = 0
 
 
-class Store(ThreadStore, Protocol):
+class Store(ThreadStore, VectorStore, Protocol):
     """Keeps runs. All methods raise `StoreUnavailable` when the database does not answer.
 
     Cursors of lists are opaque to callers; empty starts at the beginning; one that is none of this list

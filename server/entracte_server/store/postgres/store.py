@@ -47,6 +47,7 @@ from entracte_server.store.postgres import (
     threads,
     turns,
     upkeep,
+    vectors,
 )
 from entracte_server.store.postgres.connection import Connection
 from entracte_server.store.postgres.migrate import MIGRATION_SECONDS, cursor_key, migrate
@@ -64,6 +65,7 @@ from entracte_server.store.threads import (
     MessageRange,
     UpdateThread,
 )
+from entracte_server.store.vectors import AddVectors, Reach, StoredVector, Unembedded
 
 T = TypeVar("T")
 
@@ -206,6 +208,20 @@ class PostgresStore:
     ) -> list[ThreadMessage]:
         """See `ThreadStore.read_messages`."""
         return await self._pool.read(lambda: messages.read(tenant, thread_id, where, limit))
+
+    async def unembedded(self, where: Reach, *, newest: int, limit: int) -> list[Unembedded]:
+        """See `VectorStore.unembedded`."""
+        return await self._pool.read(lambda: vectors.unembedded(where, newest, limit))
+
+    async def add_vectors(self, op: AddVectors) -> None:
+        """See `VectorStore.add_vectors`."""
+        await self._asked(lambda at: vectors.add(op))
+
+    async def read_vectors(
+        self, where: Reach, *, after: StoredVector | None, limit: int
+    ) -> list[StoredVector]:
+        """See `VectorStore.read_vectors`."""
+        return await self._pool.read(lambda: vectors.read(where, after, limit))
 
     async def overdue(self, now: int, *, limit: int) -> list[RunRow]:
         """See `ThreadStore.overdue`."""

@@ -3,7 +3,7 @@
 from entracte_server.domain.threads import ThreadView
 from entracte_server.store.base import Made, NotFound, Refused, RequestKey, ThreadExists
 from entracte_server.store.cursors import Cursors
-from entracte_server.store.postgres import requests
+from entracte_server.store.postgres import requests, vectors
 from entracte_server.store.postgres.connection import Result, Statement
 from entracte_server.store.postgres.lists import MAX_ROW, page_of, rows_of
 from entracte_server.store.postgres.programs import Attempt, Program
@@ -235,5 +235,5 @@ def _delete_messages(thread: int, limit: int, logs: Logs) -> Program[int]:
         last, deleted = position, deleted + 1
         logs.spend(size)
     if last:
-        yield [(_DELETE_MESSAGES, (thread, last))]
+        yield [*vectors.delete(thread, last), (_DELETE_MESSAGES, (thread, last))]
     return deleted

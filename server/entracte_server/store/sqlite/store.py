@@ -50,6 +50,7 @@ from entracte_server.store.sqlite import (
     threads,
     turns,
     upkeep,
+    vectors,
 )
 from entracte_server.store.sqlite.connection import Database, Synchronous, prepare
 from entracte_server.store.sqlite.files import DatabaseFiles
@@ -64,6 +65,7 @@ from entracte_server.store.threads import (
     MessageRange,
     UpdateThread,
 )
+from entracte_server.store.vectors import AddVectors, Reach, StoredVector, Unembedded
 
 T = TypeVar("T")
 
@@ -211,6 +213,20 @@ class SQLiteStore:
     ) -> list[ThreadMessage]:
         """See `ThreadStore.read_messages`."""
         return await self._read(lambda raw: messages.read(raw, tenant, thread_id, where, limit))
+
+    async def unembedded(self, where: Reach, *, newest: int, limit: int) -> list[Unembedded]:
+        """See `VectorStore.unembedded`."""
+        return await self._read(lambda raw: vectors.unembedded(raw, where, newest, limit))
+
+    async def add_vectors(self, op: AddVectors) -> None:
+        """See `VectorStore.add_vectors`."""
+        await self._asked(partial(vectors.add, op))
+
+    async def read_vectors(
+        self, where: Reach, *, after: StoredVector | None, limit: int
+    ) -> list[StoredVector]:
+        """See `VectorStore.read_vectors`."""
+        return await self._read(lambda raw: vectors.read(raw, where, after, limit))
 
     async def overdue(self, now: int, *, limit: int) -> list[RunRow]:
         """See `ThreadStore.overdue`."""

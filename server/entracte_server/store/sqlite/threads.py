@@ -11,6 +11,7 @@ from entracte_server.domain.threads import ThreadView
 from entracte_server.store.base import Made, NotFound, Refused, ThreadExists
 from entracte_server.store.cursors import Cursors
 from entracte_server.store.records import RUN_COLUMNS, Row, run_row
+from entracte_server.store.sqlite import vectors
 from entracte_server.store.sqlite.lists import MAX_ROW, page_of, weight
 from entracte_server.store.sqlite.requests import made_by, record
 from entracte_server.store.sqlite.upkeep import Logs
@@ -166,5 +167,6 @@ def _delete_messages(thread: int, limit: int, logs: Logs, transaction: Transacti
         last, deleted = position, deleted + 1
         logs.spend(size)
     if last:
+        vectors.delete(thread, last, transaction)
         transaction.execute(_DELETE_MESSAGES, (thread, last))
     return deleted
