@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Sampled,
         Score,
         ScorerInput,
+        SemanticRecall,
         Skip,
         StepInfo,
         StepView,
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from entracte_server.domain.messages import Message, text_message
     from entracte_server.domain.options import ModelSettings, StepOverrides, ToolChoice
     from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
+    from entracte_server.models.embedding import Embedder, EmbeddingError
+    from entracte_server.models.minilm import MiniLM
 
 __version__ = "0.1.0"
 
@@ -66,6 +69,8 @@ __all__ = [
     "ApprovalRequest",
     "CheckInfo",
     "DefaultAnswer",
+    "Embedder",
+    "EmbeddingError",
     "Hook",
     "Iteration",
     "IterationInfo",
@@ -74,6 +79,7 @@ __all__ = [
     "McpToolset",
     "Memory",
     "Message",
+    "MiniLM",
     "ModelSettings",
     "Moderation",
     "PiiFilter",
@@ -84,6 +90,7 @@ __all__ = [
     "Sampled",
     "Score",
     "ScorerInput",
+    "SemanticRecall",
     "Skip",
     "StepInfo",
     "StepOverrides",
@@ -113,7 +120,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Embedder": "models.embedding",
+    "EmbeddingError": "models.embedding",
     "Message": "domain.messages",
+    "MiniLM": "models.minilm",
     "ModelSettings": "domain.options",
     "StepOverrides": "domain.options",
     "TelemetryOptions": "domain.tracing",

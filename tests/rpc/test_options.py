@@ -100,7 +100,7 @@ async def test_an_option_this_version_lacks_is_refused(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("semantic_recall", o.SemanticRecall()), ("working_memory", True), ("generate_title", True)],
+    [("working_memory", True), ("generate_title", True)],
 )
 async def test_a_kind_of_memory_this_version_lacks_is_refused(served: Peer, name: str, value: Any) -> None:
     """As an option that it lacks. To want none of it is all right."""

@@ -20,7 +20,7 @@ from entracte_server.agents.hooks import (
     hook,
 )
 from entracte_server.agents.mcp import McpToolset
-from entracte_server.agents.memory import Memory
+from entracte_server.agents.memory import Memory, SemanticRecall
 from entracte_server.agents.processors import (
     LanguageDetector,
     Moderation,
@@ -61,6 +61,7 @@ __all__ = [
     "Sampled",
     "Score",
     "ScorerInput",
+    "SemanticRecall",
     "Skip",
     "StepInfo",
     "StepView",

@@ -1,8 +1,50 @@
 """What an agent remembers of a conversation where its callers do not say."""
 
+import importlib.util
 from dataclasses import dataclass
+from typing import get_args
 
-from entracte_server.domain.memory import DEFAULT_HISTORY_TOKENS, DEFAULT_LAST_MESSAGES
+from entracte_server.domain.memory import (
+    DEFAULT_HISTORY_TOKENS,
+    DEFAULT_LAST_MESSAGES,
+    MAX_MESSAGE_RANGE,
+    MAX_TOP_K,
+    RecallScope,
+)
+from entracte_server.models.embedding import Embedder
+
+
+@dataclass(frozen=True)
+class SemanticRecall:
+    """Has a run search older messages for those that have to do with what it is asked, and tells the model
+    of them, each with its neighbours and as whole exchanges; needs the extra `entracte-server[recall]`.
+
+    Attributes:
+        embedder: What makes the vectors that are searched: `provider/model`, by the interface of OpenAI, or
+            an object, such as `MiniLM()`.
+        top_k: How many messages are searched for, 1 to 100.
+        message_range: How many messages before and after each of them are told with it, up to 20.
+        scope: Where: in the run's `thread`, or in all threads of its `resource`.
+
+    Raises:
+        ValueError: A value that makes no sense.
+        RuntimeError: numpy is not there.
+    """
+
+    embedder: Embedder | str
+    top_k: int = 4
+    message_range: int = 1
+    scope: RecallScope = "thread"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.top_k <= MAX_TOP_K:
+            raise ValueError(f"top_k is 1 to {MAX_TOP_K}")
+        if not 0 <= self.message_range <= MAX_MESSAGE_RANGE:
+            raise ValueError(f"message_range is 0 to {MAX_MESSAGE_RANGE}")
+        if self.scope not in get_args(RecallScope):
+            raise ValueError("scope is thread or resource")
+        if importlib.util.find_spec("numpy") is None:
+            raise RuntimeError("SemanticRecall needs numpy: install entracte-server[recall]")
 
 
 @dataclass(frozen=True)
@@ -12,6 +54,8 @@ class Memory:
     Attributes:
         last_messages: How many earlier messages, completed to whole exchanges; 0 for none.
         max_history_tokens: About how many tokens they may take; the oldest exchanges are left out first.
+            What `semantic_recall` finds takes what is left of them.
+        semantic_recall: How older messages are searched; None: they are not.
 
     Raises:
         ValueError: A number that makes no sense.
@@ -19,6 +63,7 @@ class Memory:
 
     last_messages: int = DEFAULT_LAST_MESSAGES
     max_history_tokens: int = DEFAULT_HISTORY_TOKENS
+    semantic_recall: SemanticRecall | None = None
 
     def __post_init__(self) -> None:
         if self.last_messages < 0:

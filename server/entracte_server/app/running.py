@@ -14,6 +14,7 @@ from entracte_server.domain.data import Data
 from entracte_server.engine.engine import Engine
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.models.base import Model
+from entracte_server.models.embedding import Embedder
 from entracte_server.models.providers import Providers
 from entracte_server.rpc.server import Server, ServerSettings
 from entracte_server.store.base import Store, StoreError
@@ -66,6 +67,9 @@ class Resolver:
         can be named from then on."""
         for agent in app.agents.values():
             self(agent)
+            recall = None if agent.memory is None else agent.memory.semantic_recall
+            if recall is not None and self._stand_in is None:
+                self.embedder(recall.embedder)
             structured = agent.structured_output
             if structured is None or not structured.model:
                 continue
@@ -79,6 +83,15 @@ class Resolver:
         for processor in app.every_processor():
             if processor.models:
                 self(processor)
+
+    def embedder(self, item: str | Embedder) -> Embedder:
+        """An embedder, or that of a name. Raises `MissingApiKey`, `UnknownProvider`, and `ValueError` where
+        models that are only named are not asked."""
+        if not isinstance(item, str):
+            return item
+        if self._stand_in is not None:
+            raise ValueError(f"the embedder {item!r} is not asked while models are scripted")
+        return self._providers.embedder(item)
 
     def _model(self, item: str | Model, content: bool = True) -> Model:
         if not isinstance(item, str):
@@ -148,6 +161,7 @@ async def running(
                 resolve=resolve,
                 settings=engine_settings or settings.engine(),
                 telemetry=telemetry,
+                embedder=resolve.embedder,
             )
             server = Server(engine, server_settings or settings.server())
             try:

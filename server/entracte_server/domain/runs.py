@@ -349,12 +349,14 @@ class Processing(Data, frozen=True):
 class Remembered(Data, frozen=True):
     """What a run knows of its thread, found when it started: the messages from position `first` to `last`
     (0: none), `recalled` ones that come before these, as (thread id, position), and what its system
-    messages say of the working memory (None: nothing)."""
+    messages say of the working memory (None: nothing). `warning` says why nothing is recalled, where that
+    failed."""
 
     first: int = 0
     last: int = 0
     recalled: tuple[tuple[str, int], ...] = ()
     working: str | None = None
+    warning: str = ""
 
 
 class Snapshot(Data, frozen=True):

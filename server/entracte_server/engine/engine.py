@@ -26,10 +26,11 @@ from entracte_server.engine.hub import Hub, RunKey
 from entracte_server.engine.keeper import Keeper
 from entracte_server.engine.lease import Lease
 from entracte_server.engine.limits import RunLimits
+from entracte_server.engine.older import recall_fault
 from entracte_server.engine.remembering import claim_of, recollected
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
-from entracte_server.engine.services import ModelResolver, Services
+from entracte_server.engine.services import EmbedderResolver, ModelResolver, Services, given_only
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.starting import Start, Started, new_run
 from entracte_server.engine.structured_request import as_sent, structuring_fault
@@ -76,7 +77,7 @@ class Engine:
     """See the module.
 
     `resolve` gives the models of an agent, or of a scorer, in the order they are tried, or the one that is
-    named.
+    named, and `embedder` the embedder of that name.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Engine:
         resolve: ModelResolver,
         settings: EngineSettings | None = None,
         telemetry: Telemetry = NOTHING,
+        embedder: EmbedderResolver = given_only,
     ) -> None:
         self.app = app
         self.store = store
@@ -96,7 +98,7 @@ class Engine:
         self.hub = Hub(self.settings.reader_backlog, store.signals)
         self._resolve = resolve
         self.toolsets = Toolsets(app)
-        self._services = Services(app, store, resolve, self.settings, telemetry)
+        self._services = Services(app, store, resolve, self.settings, telemetry, embedder)
         self._limits = RunLimits(self.settings.max_runs, self.settings.runs_per_principal)
         self._active: dict[RunKey, RunExecution] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -310,6 +312,8 @@ class Engine:
         models = self._resolve(agent)
         if fault := structuring_fault(request.options, self._resolve):
             raise invalid("options.structured_output.model", fault)
+        if fault := recall_fault(agent, request.options):
+            raise invalid("options.memory.semantic_recall", fault)
         new = new_run(request, agent, models[0].name, owner=self.owner, now=now)
         run, spec, row = new.run, new.spec, new.chunks
         key = (run.tenant, run.run_id)

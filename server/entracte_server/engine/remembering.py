@@ -12,13 +12,14 @@ import msgspec
 
 from entracte_server.agents.agent import Agent
 from entracte_server.domain.memory import DEFAULT_HISTORY_TOKENS, DEFAULT_LAST_MESSAGES, MemoryOptions
-from entracte_server.domain.messages import ReasoningPart, TextPart
+from entracte_server.domain.messages import Message
 from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import Remembered, RunSpec, Snapshot
-from entracte_server.domain.threads import CallPart, ThreadMessage
-from entracte_server.engine import history, prompt
+from entracte_server.domain.threads import ThreadMessage
+from entracte_server.engine import history, older, prompt
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settings import EngineSettings
+from entracte_server.engine.settle import HandedOver
 from entracte_server.store.base import NotFound, Store
 from entracte_server.store.threads import MessageRange, ThreadClaim
 
@@ -30,11 +31,6 @@ PAGE = 200
 
 MAX_BACK = 1000
 """Messages that are looked through for the beginning of an exchange."""
-
-PER_MESSAGE = 8
-"""Tokens a message is counted for apart from its texts, and an image or a file for `PER_PICTURE`."""
-
-PER_PICTURE = 1000
 
 
 class Memory:
@@ -74,9 +70,23 @@ class Memory:
         except NotFound:  # nothing was said, and the run only reads
             found = []
         found = fitting(found, budget)
+        recalled = await self._recalled(found, budget - sum(map(history.tokens, found)))
+        remembered = Remembered(recalled=recalled.places, warning=recalled.warning)
         if not found:
-            return Remembered()
-        return Remembered(found[0].position, found[-1].position)
+            return remembered
+        return msgspec.structs.replace(remembered, first=found[0].position, last=found[-1].position)
+
+    async def _recalled(self, recent: list[ThreadMessage], budget: int) -> older.Recalled:
+        if self._run.leaving:
+            raise HandedOver
+        async with self._run.until_leaving():
+            return await older.recall(self._run, self._options, recent, budget)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the first answer of the run is to warn of."""
+        warning = "" if self._remembered is None else self._remembered.warning
+        return (warning,) if warning else ()
 
     async def _find_saved(self) -> None:
         """What an earlier segment added: it keeps its times, and is not written again unless it changed."""
@@ -185,38 +195,25 @@ def fitting(messages: Sequence[ThreadMessage], budget: int) -> list[ThreadMessag
     """The newest exchanges that take about `budget` tokens together at most."""
     found: list[ThreadMessage] = []
     for exchange in reversed(history.exchanges(messages)):
-        budget -= sum(map(_tokens, exchange))
+        budget -= sum(map(history.tokens, exchange))
         if budget < 0:
             break
         found = [*exchange, *found]
     return found
 
 
-def _tokens(message: ThreadMessage) -> int:
-    """About how many tokens a message takes: four bytes of text are one."""
-    size = 0
-    for part in message.parts:
-        match part:
-            case TextPart() | ReasoningPart():
-                size += len(part.text.encode())
-            case CallPart():
-                size += len(part.args.encode())
-                size += len(part.outcome.value.encode()) if part.outcome is not None else 0
-            case _:
-                size += PER_PICTURE * 4
-    return PER_MESSAGE + size // 4
-
-
 async def spec_with(
     store: Store, tenant: str, spec: RunSpec, options: MemoryOptions, remembered: Remembered
 ) -> RunSpec:
     """What a run was asked, with what it remembers."""
-    stored: list[ThreadMessage] = []
-    for thread_id, position in remembered.recalled:
-        stored += await _read(store, tenant, thread_id, position, position)
+    told: list[Message] = []
+    recalled = await older.read_places(store, tenant, options.resource_id, remembered.recalled)
+    for thread_id, messages in recalled:
+        same = thread_id == options.thread_id
+        told += history.recalled(messages, same=same, filter_incomplete=options.filter_incomplete)
     if remembered.last:
-        stored += await _read(store, tenant, options.thread_id, remembered.first, remembered.last)
-    told = history.for_model(stored, filter_incomplete=options.filter_incomplete)
+        recent = await _read(store, tenant, options.thread_id, remembered.first, remembered.last)
+        told += history.for_model(recent, filter_incomplete=options.filter_incomplete)
     known = () if remembered.working is None else (remembered.working,)
     return msgspec.structs.replace(spec, history=tuple(told), known=known)
 

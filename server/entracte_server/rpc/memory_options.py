@@ -4,7 +4,13 @@ from typing import Literal
 
 from entracte.v1 import options_pb2
 from entracte_server.domain.errors import invalid
-from entracte_server.domain.memory import MemoryOptions
+from entracte_server.domain.memory import (
+    MAX_MESSAGE_RANGE,
+    MAX_TOP_K,
+    MemoryOptions,
+    RecallOptions,
+    RecallScope,
+)
 from entracte_server.rpc import checks
 
 MAX_MESSAGES = 10_000
@@ -24,6 +30,12 @@ _ON_PARKED: dict[int, Literal["refuse", "cancel", "queue"]] = {
     options_pb2.ON_PARKED_THREAD_REFUSE: "refuse",
     options_pb2.ON_PARKED_THREAD_CANCEL: "cancel",
     options_pb2.ON_PARKED_THREAD_QUEUE: "queue",
+}
+
+_SCOPES: dict[int, RecallScope | None] = {
+    options_pb2.SemanticRecall.SCOPE_UNSPECIFIED: None,
+    options_pb2.SemanticRecall.SCOPE_THREAD: "thread",
+    options_pb2.SemanticRecall.SCOPE_RESOURCE: "resource",
 }
 
 
@@ -55,6 +67,7 @@ def memory_from(options: options_pb2.GenerateOptions) -> MemoryOptions | None:
         on_busy=on_busy,
         on_parked=on_parked,
         queue_timeout=_queue_timeout(given),
+        semantic_recall=_recall(given),
     )
 
 
@@ -66,8 +79,6 @@ def save_per_step(options: options_pb2.GenerateOptions) -> bool:
 
 
 def _refuse_unsupported(given: options_pb2.MemoryOptions) -> None:
-    if given.HasField("semantic_recall"):
-        raise checks.unsupported(f"{_FIELD}.semantic_recall")
     if given.working_memory:
         raise checks.unsupported(f"{_FIELD}.working_memory")
     if given.generate_title:
@@ -129,6 +140,23 @@ def _tokens(given: options_pb2.MemoryOptions) -> int | None:
             f"{_FIELD}.max_history_tokens", "must be at least 1; last_messages = 0 shows no earlier messages"
         )
     return given.max_history_tokens
+
+
+def _recall(given: options_pb2.MemoryOptions) -> RecallOptions | None:
+    if not given.HasField("semantic_recall"):
+        return None
+    recall, field = given.semantic_recall, f"{_FIELD}.semantic_recall"
+    if not 0 <= recall.top_k <= MAX_TOP_K:
+        raise invalid(f"{field}.top_k", f"must be from 0 (none) to {MAX_TOP_K}")
+    if not 0 <= recall.message_range <= MAX_MESSAGE_RANGE:
+        raise invalid(f"{field}.message_range", f"must be from 0 to {MAX_MESSAGE_RANGE}")
+    if recall.scope not in _SCOPES:
+        raise invalid(f"{field}.scope", "is not a value this server knows")
+    return RecallOptions(
+        top_k=recall.top_k if recall.HasField("top_k") else None,
+        message_range=recall.message_range if recall.HasField("message_range") else None,
+        scope=_SCOPES[recall.scope],
+    )
 
 
 def _queue_timeout(given: options_pb2.MemoryOptions) -> float | None:

@@ -950,7 +950,9 @@ class MemoryOptions(_message.Message):
 
     @_builtins.property
     def semantic_recall(self) -> Global___SemanticRecall:
-        """Search in older messages."""
+        """Search in older messages, for those that have to do with what is asked. Only with an agent that has an
+        embedder. Absent: the agent's setting.
+        """
 
     @_builtins.property
     def queue_timeout(self) -> _duration_pb2.Duration:
@@ -1046,7 +1048,9 @@ Global___ThreadRef: _TypeAlias = ThreadRef  # noqa: Y015
 
 @_typing.final
 class SemanticRecall(_message.Message):
-    """Search in older messages."""
+    """Search in older messages. An absent field means the agent's own setting. What is found is shown to the model
+    before the recent messages, marked as older, within `MemoryOptions.max_history_tokens`.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1057,7 +1061,7 @@ class SemanticRecall(_message.Message):
     class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[SemanticRecall._Scope.ValueType], _builtins.type):
         DESCRIPTOR: _descriptor.EnumDescriptor
         SCOPE_UNSPECIFIED: SemanticRecall._Scope.ValueType  # 0
-        """As thread."""
+        """As the agent says."""
         SCOPE_THREAD: SemanticRecall._Scope.ValueType  # 1
         """Only this thread."""
         SCOPE_RESOURCE: SemanticRecall._Scope.ValueType  # 2
@@ -1067,7 +1071,7 @@ class SemanticRecall(_message.Message):
         """The reach of a search."""
 
     SCOPE_UNSPECIFIED: SemanticRecall.Scope.ValueType  # 0
-    """As thread."""
+    """As the agent says."""
     SCOPE_THREAD: SemanticRecall.Scope.ValueType  # 1
     """Only this thread."""
     SCOPE_RESOURCE: SemanticRecall.Scope.ValueType  # 2
@@ -1077,11 +1081,11 @@ class SemanticRecall(_message.Message):
     MESSAGE_RANGE_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     top_k: _builtins.int
-    """How many hits. Default 4."""
+    """How many messages to find, at most 100. 0: nothing is searched. Default 4."""
     message_range: _builtins.int
-    """How many messages before and after each hit. Default 1."""
+    """How many messages before and after each of them are shown with it, at most 20. Default 1."""
     scope: Global___SemanticRecall.Scope.ValueType
-    """Where to search."""
+    """Where to search. Default: this thread."""
     def __init__(
         self,
         *,
