@@ -23,6 +23,7 @@ from entracte_server.store.base import (
     Store,
 )
 from entracte_server.store.threads import DeleteThread, MessageRange, ThreadClaim
+from entracte_server.store.vectors import AddVectors, Reach
 from entracte_server.testing.store_conformance.builders import (
     NOW,
     OWNER,
@@ -156,6 +157,8 @@ HAS, WAITS = (
     a_run(run_id=f"golden-{name}", thread_id="golden-thread", resource_id="resource", root_run_id="")
     for name in ("has", "waits")
 )
+REACH = Reach(TENANT, "resource", "e", "golden-thread")
+VECTOR = b"\x00\x00\x80\x3f\xff"
 CREATION = a_request(request_id="golden-create")
 DECIDING = a_request(request_id="golden-decide", principal="bob", method="Resume")
 
@@ -185,6 +188,8 @@ async def fill(store: Store) -> None:
     for run in (HAS, WAITS):
         await store.create_run(CreateRun(replace(run, root_run_id=run.run_id), SPEC, claim=claim))
     await store.write(a_write(HAS, messages=MESSAGES, remembered=REMEMBERED))
+    first, *_ = await store.unembedded(REACH, newest=9, limit=9)
+    await store.add_vectors(AddVectors(TENANT, "e", ((first.thread, 1, VECTOR),)))
 
 
 async def check(store: Store) -> None:
@@ -204,6 +209,10 @@ async def check_threads(store: Store) -> None:
         assert tuple(await store.read_messages(TENANT, "golden-thread", MessageRange(), limit=9)) == MESSAGES
         assert (await store.load(TENANT, "golden-has")).remembered == REMEMBERED
         assert [run.run_id for run in await store.overdue(NOW + 1, limit=9)] == ["golden-waits"]
+        vectors = await store.read_vectors(REACH, after=None, limit=9)  # versions before had none
+        assert [(row.position, row.data) for row in vectors] in ([], [(1, VECTOR)])
+        missing = await store.unembedded(REACH, newest=9, limit=9)
+        assert [row.message for row in missing] == list(MESSAGES[len(vectors) :])
         written = await store.write(a_write(HAS, chunks=chunks(1, 1), end=an_end()))
         assert written.freed
         deleted = await store.delete_thread(DeleteThread(TENANT, "golden-thread", NOW, force=True))
