@@ -24,6 +24,7 @@ from entracte_server.testing.store_conformance.threads import ThreadSuite
 from entracte_server.testing.store_conformance.turns import TurnSuite
 from entracte_server.testing.store_conformance.upkeep import BacklogSuite, ExpirySuite, RetentionSuite
 from entracte_server.testing.store_conformance.vectors import VectorSuite
+from entracte_server.testing.store_conformance.working_memory import WorkingMemorySuite
 
 
 @pytest.fixture
@@ -105,6 +106,10 @@ class TestTurns(TurnSuite):
 
 
 class TestMessages(MessageSuite):
+    pass
+
+
+class TestWorkingMemory(WorkingMemorySuite):
     pass
 
 

@@ -47,6 +47,7 @@ Reason = Literal[
     "THREAD_PARKED",
     "THREAD_QUEUE_FULL",
     "THREAD_OF_OTHER_RESOURCE",
+    "WORKING_MEMORY_CHANGED",
 ]
 
 

@@ -34,7 +34,9 @@ class MemoryOptions(Data, frozen=True):
     `read_only` nothing is written at all, and the thread is neither made nor had. `filter_incomplete`
     leaves out calls without a result; otherwise the model is told that they wait. `on_busy` says what
     happens while another run has the thread, `on_parked` while that run is parked, and `queue_timeout` how
-    many seconds the run may wait for it. `semantic_recall` None: as the agent says.
+    many seconds the run may wait for it. `working_memory`: whether the run has the agent's working memory;
+    `generate_title`: whether a thread without a title is given one after the reply. `semantic_recall` None:
+    as the agent says.
     """
 
     thread_id: str
@@ -50,3 +52,5 @@ class MemoryOptions(Data, frozen=True):
     on_parked: Literal["refuse", "cancel", "queue"] = "refuse"
     queue_timeout: float | None = None
     semantic_recall: RecallOptions | None = None
+    working_memory: bool | None = None
+    generate_title: bool | None = None

@@ -79,6 +79,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "THREAD_PARKED": grpc.StatusCode.FAILED_PRECONDITION,
     "THREAD_QUEUE_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "THREAD_OF_OTHER_RESOURCE": grpc.StatusCode.FAILED_PRECONDITION,
+    "WORKING_MEMORY_CHANGED": grpc.StatusCode.ABORTED,
 }
 
 

@@ -151,6 +151,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_THREAD_OF_OTHER_RESOURCE: _ErrorReason.ValueType  # 42
     """FAILED_PRECONDITION. The thread belongs to another resource. Metadata: `thread_id`."""
+    ERROR_REASON_WORKING_MEMORY_CHANGED: _ErrorReason.ValueType  # 43
+    """ABORTED. The working memory has another version than the one that was to be changed: read it again.
+    Metadata: `version`.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC was refused: the `reason` of the google.rpc.ErrorInfo (domain `entracte.dev`) that
@@ -289,4 +293,8 @@ Details: RetryInfo.
 """
 ERROR_REASON_THREAD_OF_OTHER_RESOURCE: ErrorReason.ValueType  # 42
 """FAILED_PRECONDITION. The thread belongs to another resource. Metadata: `thread_id`."""
+ERROR_REASON_WORKING_MEMORY_CHANGED: ErrorReason.ValueType  # 43
+"""ABORTED. The working memory has another version than the one that was to be changed: read it again.
+Metadata: `version`.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -931,11 +931,15 @@ class MemoryOptions(_message.Message):
     read_only: _builtins.bool
     """Whether nothing at all is written, the thread included. Such a run does not wait for its thread."""
     working_memory: _builtins.bool
-    """Whether the model has a working memory."""
+    """Whether the model has the working memory that the agent is made with: it is told of it, and has a tool
+    to change it unless `read_only`. Default: true for agents that have one; others cannot.
+    """
     filter_incomplete_tool_calls: _builtins.bool
     """Whether calls without a result are left out of the history. Default true."""
     generate_title: _builtins.bool
-    """Whether a title is made for a thread that has none."""
+    """Whether a thread without a title is given one after the reply, by a model: see `Run.follow_ups`. Does
+    not go with `read_only`, nor without `save_messages`. Default: the agent's setting.
+    """
     on_busy_thread: Global___OnBusyThread.ValueType
     """What happens while another run has the thread, or others wait for it. Default: the new run is refused."""
     on_parked_thread: Global___OnParkedThread.ValueType
