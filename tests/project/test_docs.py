@@ -172,6 +172,23 @@ async def test_the_page_on_semantic_recall() -> None:
     assert told.count("Is it red?") == told.count("Is it red? ") == 1
 
 
+async def test_working_memory_and_titles_in_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = "docs/memory.md"
+    [author] = snippets(page, "WorkingMemory(")
+    [rename] = snippets(page, "WorkingMemoryChanged")
+    [opening] = snippets(page, "on_title_generated")
+    made = run(author)["support"]
+    assert made.memory.working_memory.template.startswith("# Customer")
+    model = scripted([[{"text": "Hello, Ada."}], [{"text": "Greetings"}]])
+    agents = [Agent(id="support", model=model, memory=made.memory)]
+    async with serve(App(agents=agents)) as server, Client(server.address) as client:
+        await client.threads.update_working_memory("- Name: Ada", resource_id="ada")
+        await run(rename)["rename"](client, "ada", "Ada", "Bea")
+        assert (await client.threads.working_memory(resource_id="ada")).content == "- Name: Bea"
+        assert await run(opening)["open_chat"](client, "ada", "t1", "Hello") == "Hello, Ada."
+    assert "This is about: Greetings" in capsys.readouterr().out
+
+
 async def test_the_options_in_the_page_on_observability() -> None:
     call, of_agent = snippets("docs/observability.md")
     asked: list[Any] = []

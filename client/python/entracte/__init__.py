@@ -132,6 +132,7 @@ from entracte._errors import (
     UnknownChunk,
     VerbMismatch,
     WaitTooLong,
+    WorkingMemoryChanged,
 )
 from entracte._fold import Fold
 from entracte._inbox import DecisionFilter, InboxClient, InboxFilter, InboxWatchOptions
@@ -210,6 +211,7 @@ from entracte._thread_records import (
 )
 from entracte._threads import ThreadFilter, ThreadMessageFilter, ThreadsClient
 from entracte._version import __version__
+from entracte._working_memory import WorkingMemory
 
 __all__ = [
     "UNSET",
@@ -403,6 +405,8 @@ __all__ = [
     "Version",
     "WaitTooLong",
     "WatchOptions",
+    "WorkingMemory",
+    "WorkingMemoryChanged",
     "_WithObject",
     "__version__",
     "to_dict",

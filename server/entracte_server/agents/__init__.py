@@ -37,6 +37,7 @@ from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutput
 from entracte_server.agents.tools import Tool, tool
 from entracte_server.agents.toolsets import Toolset
+from entracte_server.agents.working_memory import WorkingMemory
 
 __all__ = [
     "Agent",
@@ -79,6 +80,7 @@ __all__ = [
     "ToolUse",
     "Toolset",
     "UnicodeNormalizer",
+    "WorkingMemory",
     "ask_user",
     "hook",
     "scorer",

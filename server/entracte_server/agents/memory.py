@@ -4,6 +4,7 @@ import importlib.util
 from dataclasses import dataclass
 from typing import get_args
 
+from entracte_server.agents.working_memory import WorkingMemory
 from entracte_server.domain.memory import (
     DEFAULT_HISTORY_TOKENS,
     DEFAULT_LAST_MESSAGES,
@@ -11,6 +12,7 @@ from entracte_server.domain.memory import (
     MAX_TOP_K,
     RecallScope,
 )
+from entracte_server.models.base import Model
 from entracte_server.models.embedding import Embedder
 
 
@@ -49,13 +51,17 @@ class SemanticRecall:
 
 @dataclass(frozen=True)
 class Memory:
-    """How much of a thread a run of an agent is told.
+    """How much of a thread a run of an agent is told, and what is kept beside its messages.
 
     Attributes:
         last_messages: How many earlier messages, completed to whole exchanges; 0 for none.
         max_history_tokens: About how many tokens they may take; the oldest exchanges are left out first.
             What `semantic_recall` finds takes what is left of them.
         semantic_recall: How older messages are searched; None: they are not.
+        working_memory: What the agent notes down for later runs; None: it has none.
+        generate_title: Whether a thread without a title is given one after the reply.
+        title_model: What makes the title: `provider/model` or a model object. Default: the agent's models.
+        title_instructions: Said to that model in place of the server's own words.
 
     Raises:
         ValueError: A number that makes no sense.
@@ -64,9 +70,18 @@ class Memory:
     last_messages: int = DEFAULT_LAST_MESSAGES
     max_history_tokens: int = DEFAULT_HISTORY_TOKENS
     semantic_recall: SemanticRecall | None = None
+    working_memory: WorkingMemory | None = None
+    generate_title: bool = False
+    title_model: str | Model = ""
+    title_instructions: str = ""
 
     def __post_init__(self) -> None:
         if self.last_messages < 0:
             raise ValueError("last_messages is 0 (none) or more")
         if self.max_history_tokens < 1:
             raise ValueError("max_history_tokens is 1 or more")
+
+    @property
+    def title_model_name(self) -> str:
+        """What the model that makes titles is called; empty where the agent's own do."""
+        return self.title_model if isinstance(self.title_model, str) else self.title_model.name

@@ -30,11 +30,13 @@ from entracte_server.engine.older import recall_fault
 from entracte_server.engine.remembering import claim_of, recollected
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
+from entracte_server.engine.score_jobs import ScoreJobs
 from entracte_server.engine.services import EmbedderResolver, ModelResolver, Services, given_only
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.starting import Start, Started, new_run
 from entracte_server.engine.structured_request import as_sent, structuring_fault
 from entracte_server.engine.threads import refusal_of_claim
+from entracte_server.engine.title_jobs import TitleJobs
 from entracte_server.engine.toolsets import Toolsets, missing, needs_of
 from entracte_server.engine.upkeep import Upkeep
 from entracte_server.models.base import Model
@@ -110,7 +112,8 @@ class Engine:
         self._followers = Followers(self)
         self.broken: set[RunKey] = set()
         """Runs whose execution failed here without an end of the run."""
-        self._follow_ups = FollowUps(self, self.settings, self._services.scorers)
+        scores = ScoreJobs(app.scorers, self._services.scorers, self.settings.scorer_timeout)
+        self._follow_ups = FollowUps(self, {"score": scores, "title": TitleJobs(app, store, resolve)})
         self._keeper = Keeper(self, Upkeep(self, self.settings).tick, self._follow_ups)
         self.draining = False
 

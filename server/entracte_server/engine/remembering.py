@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from entracte_server.agents.agent import Agent
+from entracte_server.agents.tools import Arguments, Tool
+from entracte_server.agents.working_memory import TOOL_NAME
 from entracte_server.domain.memory import DEFAULT_HISTORY_TOKENS, DEFAULT_LAST_MESSAGES, MemoryOptions
 from entracte_server.domain.messages import Message
 from entracte_server.domain.results import RunError
-from entracte_server.domain.runs import Remembered, RunSpec, Snapshot
+from entracte_server.domain.runs import CallRow, Outcome, Remembered, RunSpec, Snapshot
 from entracte_server.domain.threads import ThreadMessage
-from entracte_server.engine import history, older, prompt
+from entracte_server.engine import history, older, prompt, working_memory
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.settle import HandedOver
@@ -43,6 +45,7 @@ class Memory:
         self._processing = snapshot.processing
         self._remembered = snapshot.remembered
         self._saved: dict[str, ThreadMessage] = {}
+        self._notes = working_memory.notes_of(run, options)
 
     async def load(self) -> None:
         """Find what the run remembers, at its first segment, and read it. Raises `StoreUnavailable`."""
@@ -52,6 +55,8 @@ class Memory:
             run.log.stage(remembered=self._remembered)
         elif self._saves:
             await self._find_saved()
+        if self._notes is not None:
+            self._notes.version = self._remembered.working_version
         remembered = await spec_with(
             run.services.store, run.log.key[0], self._asked, self._options, self._remembered
         )
@@ -71,10 +76,16 @@ class Memory:
             found = []
         found = fitting(found, budget)
         recalled = await self._recalled(found, budget - sum(map(history.tokens, found)))
-        remembered = Remembered(recalled=recalled.places, warning=recalled.warning)
-        if not found:
-            return remembered
-        return msgspec.structs.replace(remembered, first=found[0].position, last=found[-1].position)
+        noted, version = await self._noted()
+        return Remembered(
+            first=found[0].position if found else 0,
+            last=found[-1].position if found else 0,
+            recalled=recalled.places,
+            working=noted,
+            working_version=version,
+            warning=recalled.warning,
+            untitled=await self._is_untitled(),
+        )
 
     async def _recalled(self, recent: list[ThreadMessage], budget: int) -> older.Recalled:
         if self._run.leaving:
@@ -87,6 +98,49 @@ class Memory:
         """What the first answer of the run is to warn of."""
         warning = "" if self._remembered is None else self._remembered.warning
         return (warning,) if warning else ()
+
+    async def _noted(self) -> tuple[str | None, int]:
+        """What the model is told of the working memory, and its version."""
+        agent, options = self._run.agent, self._options
+        working = working_memory.chosen(agent, options)
+        if working is None:
+            return None, 0
+        row = await working_memory.found(self._run.services.store, self._run.log.key[0], working, options)
+        told = working_memory.told(working, row.content, may_change=not options.read_only)
+        return told, row.version
+
+    async def _is_untitled(self) -> bool:
+        """Whether the thread is to be given a title after the reply."""
+        options, memory = self._options, self._run.agent.memory
+        wanted = options.generate_title
+        if wanted is None:
+            wanted = memory is not None and memory.generate_title
+        if not wanted or options.read_only or not options.save_messages:
+            return False
+        try:
+            view = await self._run.services.store.get_thread(self._run.log.key[0], options.thread_id)
+        except NotFound:  # it was deleted
+            return False
+        return not view.thread.title
+
+    @property
+    def untitled(self) -> bool:
+        """Whether the thread is to be given a title after the reply."""
+        return self._remembered is not None and self._remembered.untitled
+
+    async def refusal(self, tool: Tool, arguments: Arguments, call: CallRow) -> Outcome | None:
+        """Why a call that would change the working memory is not executed. Raises `StoreUnavailable`."""
+        if self._notes is None or tool.name != TOOL_NAME:
+            return None
+        return await self._notes.refusal(arguments, call)
+
+    def came_to(self, call: CallRow, outcome: Outcome) -> None:
+        """What an executed call came to, which is about to be written; with it what it noted down."""
+        if self._notes is None or self._remembered is None or call.tool_name != TOOL_NAME:
+            return
+        self._notes.came_to(call, outcome)
+        self._remembered = msgspec.structs.replace(self._remembered, working_version=self._notes.version)
+        self._run.log.stage(remembered=self._remembered)
 
     async def _find_saved(self) -> None:
         """What an earlier segment added: it keeps its times, and is not written again unless it changed."""

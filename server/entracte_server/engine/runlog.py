@@ -39,6 +39,7 @@ from entracte_server.store.base import (
     StoreUnavailable,
     Written,
 )
+from entracte_server.store.working_memory import Note
 from entracte_server.wire.codec import ChunkEncoder
 
 _log = structlog.get_logger(__name__)
@@ -70,6 +71,7 @@ class RunLog:
         "_lease",
         "_messages",
         "_next",
+        "_note",
         "_opened",
         "_park",
         "_patch",
@@ -107,6 +109,7 @@ class RunLog:
         self._processing: Processing | None = None
         self._remembered: Remembered | None = None
         self._messages: list[ThreadMessage] = []
+        self._note: Note | None = None
         self._steps: list[StepRecord] = []
         self._calls: dict[str, CallRow] = {}
         self._opened: list[PendingRow] = []
@@ -163,6 +166,7 @@ class RunLog:
         processing: Processing | None = None,
         messages: Iterable[ThreadMessage] = (),
         remembered: Remembered | None = None,
+        note: Note | None = None,
     ) -> None:
         """Add changes of state; they are written with the next `commit`, and with a `flush`."""
         if patch is not None:
@@ -182,6 +186,8 @@ class RunLog:
         self._messages.extend(messages)
         if remembered is not None:
             self._remembered = remembered
+        if note is not None:
+            self._note = note
 
     def flush(self) -> None:
         """Have what was emitted written, without waiting for it."""
@@ -272,6 +278,7 @@ class RunLog:
             or self._processing
             or self._messages
             or self._remembered
+            or self._note
         )
         if not (self._buffer or changed or self._waiter):
             return
@@ -296,6 +303,7 @@ class RunLog:
             processing=self._processing,
             messages=tuple(self._messages),
             remembered=self._remembered,
+            note=self._note,
         )
         self._buffer = []
         self._size = 0
@@ -308,6 +316,7 @@ class RunLog:
             self._processing = None
             self._messages = []
             self._remembered = None
+            self._note = None
         self._park = self._end = self._release = None
         waiter, self._waiter = self._waiter, None
         self._tries = 0

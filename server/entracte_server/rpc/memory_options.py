@@ -3,6 +3,7 @@
 from typing import Literal
 
 from entracte.v1 import options_pb2
+from entracte_server.agents.agent import Agent
 from entracte_server.domain.errors import invalid
 from entracte_server.domain.memory import (
     MAX_MESSAGE_RANGE,
@@ -39,12 +40,11 @@ _SCOPES: dict[int, RecallScope | None] = {
 }
 
 
-def memory_from(options: options_pb2.GenerateOptions) -> MemoryOptions | None:
-    """The thread of a run; None where it has none. Raises `Refusal`."""
+def memory_from(agent: Agent, options: options_pb2.GenerateOptions) -> MemoryOptions | None:
+    """The thread of a run of `agent`; None where it has none. Raises `Refusal`."""
     if not options.HasField("memory"):
         return None
     given = options.memory
-    _refuse_unsupported(given)
     on_busy, on_parked = _waiting(given)
     _check_read_only(given, on_busy, on_parked)
     thread_id, resource_id = _thread(given)
@@ -68,6 +68,8 @@ def memory_from(options: options_pb2.GenerateOptions) -> MemoryOptions | None:
         on_parked=on_parked,
         queue_timeout=_queue_timeout(given),
         semantic_recall=_recall(given),
+        working_memory=_working_memory(agent, given),
+        generate_title=_generate_title(given),
     )
 
 
@@ -76,13 +78,6 @@ def save_per_step(options: options_pb2.GenerateOptions) -> bool:
     if options.save_per_step and not options.HasField("memory"):
         raise invalid("options.save_per_step", "goes with options.memory: without a thread nothing is saved")
     return options.save_per_step
-
-
-def _refuse_unsupported(given: options_pb2.MemoryOptions) -> None:
-    if given.working_memory:
-        raise checks.unsupported(f"{_FIELD}.working_memory")
-    if given.generate_title:
-        raise checks.unsupported(f"{_FIELD}.generate_title")
 
 
 def _thread(given: options_pb2.MemoryOptions) -> tuple[str, str]:
@@ -122,6 +117,29 @@ def _check_read_only(given: options_pb2.MemoryOptions, on_busy: str, on_parked: 
         raise invalid(f"{_FIELD}.queue_timeout", why)
     if given.save_messages:
         raise invalid(f"{_FIELD}.save_messages", "does not go with read_only, which writes nothing")
+
+
+def _working_memory(agent: Agent, given: options_pb2.MemoryOptions) -> bool | None:
+    if not given.HasField("working_memory"):
+        return None
+    if given.working_memory and (agent.memory is None or agent.memory.working_memory is None):
+        raise invalid(
+            f"{_FIELD}.working_memory",
+            f"the agent {agent.id!r} is made without one: give it Memory(working_memory=...)",
+        )
+    return given.working_memory
+
+
+def _generate_title(given: options_pb2.MemoryOptions) -> bool | None:
+    if not given.HasField("generate_title"):
+        return None
+    unsaved = given.read_only or (given.HasField("save_messages") and not given.save_messages)
+    if given.generate_title and unsaved:
+        raise invalid(
+            f"{_FIELD}.generate_title",
+            "does not go with read_only, nor without save_messages: the run leaves nothing on the thread",
+        )
+    return given.generate_title
 
 
 def _count(given: options_pb2.MemoryOptions) -> int | None:
