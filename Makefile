@@ -38,7 +38,7 @@ $(VENV)/.locked: $(VENV)/.uv-$(UV_VERSION) requirements-dev.txt
 	@if [ -x $(BIN)/uv ]; then \
 		set -x; $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.txt; \
 	else \
-		set -x; $(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.txt; \
+		set -x; $(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-dev.txt; \
 	fi
 	@touch $@
 
@@ -117,7 +117,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-
 
 lock: $(STAMP) ## Write requirements.txt and requirements-dev.txt anew (UPGRADE=1: newer versions).
 	$(COMPILE) --group dev pyproject.toml -o requirements-dev.txt
-	$(COMPILE) --extra uvloop --extra postgres --extra mcp --extra otel -c requirements-dev.txt pyproject.toml -o requirements.txt
+	$(COMPILE) --extra uvloop --extra postgres --extra mcp --extra recall --extra otel -c requirements-dev.txt pyproject.toml -o requirements.txt
 	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --custom-compile-command 'make lock' \
 		$(if $(UPGRADE),--upgrade) examples/local_model.in -o examples/local_model.txt
 

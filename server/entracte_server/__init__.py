@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Sampled,
         Score,
         ScorerInput,
+        SemanticRecall,
         Skip,
         StepInfo,
         StepView,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         Toolset,
         ToolUse,
         UnicodeNormalizer,
+        WorkingMemory,
         ask_user,
         hook,
         scorer,
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
     from entracte_server.domain.messages import Message, text_message
     from entracte_server.domain.options import ModelSettings, StepOverrides, ToolChoice
     from entracte_server.domain.tracing import TelemetryOptions, TracingOptions
+    from entracte_server.models.embedding import Embedder, EmbeddingError
+    from entracte_server.models.minilm import MiniLM
 
 __version__ = "0.1.0"
 
@@ -74,6 +78,8 @@ __all__ = [
     "DelegationDone",
     "DelegationInfo",
     "DelegationVerdict",
+    "Embedder",
+    "EmbeddingError",
     "Hook",
     "Iteration",
     "IterationInfo",
@@ -82,6 +88,7 @@ __all__ = [
     "McpToolset",
     "Memory",
     "Message",
+    "MiniLM",
     "ModelSettings",
     "Moderation",
     "PiiFilter",
@@ -92,6 +99,7 @@ __all__ = [
     "Sampled",
     "Score",
     "ScorerInput",
+    "SemanticRecall",
     "Skip",
     "StepInfo",
     "StepOverrides",
@@ -113,6 +121,7 @@ __all__ = [
     "Toolset",
     "TracingOptions",
     "UnicodeNormalizer",
+    "WorkingMemory",
     "ask_user",
     "hook",
     "scorer",
@@ -121,7 +130,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Embedder": "models.embedding",
+    "EmbeddingError": "models.embedding",
     "Message": "domain.messages",
+    "MiniLM": "models.minilm",
     "ModelSettings": "domain.options",
     "StepOverrides": "domain.options",
     "TelemetryOptions": "domain.tracing",

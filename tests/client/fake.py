@@ -28,6 +28,7 @@ from entracte.v1 import (
     run_service_pb2_grpc,
     thread_service_pb2,
     thread_service_pb2_grpc,
+    working_memory_pb2,
 )
 
 Context = Any
@@ -445,3 +446,11 @@ class _Threads(thread_service_pb2_grpc.ThreadServiceServicer):
     async def ListThreadMessages(self, request: Any, context: Context) -> Any:
         answer = thread_service_pb2.ListThreadMessagesResponse
         return await self.server.unary("ListThreadMessages", request, context, answer)
+
+    async def GetWorkingMemory(self, request: Any, context: Context) -> Any:
+        answer = working_memory_pb2.GetWorkingMemoryResponse
+        return await self.server.unary("GetWorkingMemory", request, context, answer)
+
+    async def UpdateWorkingMemory(self, request: Any, context: Context) -> Any:
+        answer = working_memory_pb2.UpdateWorkingMemoryResponse
+        return await self.server.unary("UpdateWorkingMemory", request, context, answer)

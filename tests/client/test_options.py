@@ -39,6 +39,7 @@ from tests.client.fake import FakeServer
 SDK_ONLY = {
     "request_id", "timeout", "traceparent",
     "on_chunk", "on_step_finish", "on_finish", "on_error", "on_abort",
+    "on_title_generated",
 }  # fmt: skip
 
 

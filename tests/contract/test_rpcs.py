@@ -23,6 +23,7 @@ from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import result_pb2 as results
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
+from entracte.v1 import working_memory_pb2 as notes
 from tests.contract.support import Client
 from tests.rpc.support import METHODS, generate, js, kinds, ref, stream
 
@@ -423,6 +424,37 @@ def test_delete_thread(client: Client) -> None:
     client.one("CreateThread", threads.CreateThreadRequest(thread_id="doomed", resource_id="bea"))
 
 
+OWNERS: list[dict[str, Any]] = [{"thread_id": "notes"}, {"resource_id": "of-notes"}]
+"""Whose working memories are looked at."""
+
+
+def test_get_working_memory(client: Client) -> None:
+    """That of a thread and that of a resource, which is empty where nothing was noted."""
+    client.one("CreateThread", threads.CreateThreadRequest(thread_id="unnoted", resource_id="ada"))
+    for owner in ({"thread_id": "unnoted"}, {"resource_id": "unnoted"}):
+        response = client.one("GetWorkingMemory", notes.GetWorkingMemoryRequest(**owner))
+        assert response.working_memory == notes.WorkingMemory(**owner)  # type: ignore[arg-type]
+
+
+def test_update_working_memory(client: Client) -> None:
+    """It is replaced whole, by the version that was read."""
+    client.one("CreateThread", threads.CreateThreadRequest(thread_id="notes", resource_id="ada"))
+    for owner in OWNERS:
+        request = notes.UpdateWorkingMemoryRequest(
+            **owner, content="# Ada", expected_version=0, request_id=f"q-{owner}"
+        )
+        first = client.one("UpdateWorkingMemory", request)
+        assert (first.working_memory.content, first.working_memory.version) == ("# Ada", 1)
+        again = client.one("UpdateWorkingMemory", request)
+        assert (again.working_memory, again.replayed) == (first.working_memory, True)
+        stale = notes.UpdateWorkingMemoryRequest(**owner, content="lost", expected_version=0)
+        refusal = client.refuse("UpdateWorkingMemory", stale)
+        assert (refusal.code, refusal.reason) == ("ABORTED", "WORKING_MEMORY_CHANGED")
+        assert refusal.metadata == {"version": "1"}
+        read = client.one("GetWorkingMemory", notes.GetWorkingMemoryRequest(**owner)).working_memory
+        assert read == first.working_memory
+
+
 def test_list_thread_messages(client: Client) -> None:
     """What was said, with each tool call and what came of it in one part; by role, by run, and from the
     newest on."""
@@ -533,6 +565,20 @@ REFUSALS: list[tuple[str, Any, str, str, dict[str, str]]] = [
     (
         "ListThreadMessages",
         threads.ListThreadMessagesRequest(**NO_THREAD),
+        "NOT_FOUND",
+        "THREAD_NOT_FOUND",
+        NO_THREAD,
+    ),
+    (
+        "GetWorkingMemory",
+        notes.GetWorkingMemoryRequest(**NO_THREAD),
+        "NOT_FOUND",
+        "THREAD_NOT_FOUND",
+        NO_THREAD,
+    ),
+    (
+        "UpdateWorkingMemory",
+        notes.UpdateWorkingMemoryRequest(**NO_THREAD, content="x"),
         "NOT_FOUND",
         "THREAD_NOT_FOUND",
         NO_THREAD,

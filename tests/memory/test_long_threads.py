@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from entracte import Client, NotFound
-from entracte_server import Agent, App, ScorerInput, scorer
+from entracte_server import Agent, App, Memory, ScorerInput, SemanticRecall, scorer
 from entracte_server.engine.runlog import now_ms
 from entracte_server.models.base import ModelRequest
 from entracte_server.store.base import Retention
 from entracte_server.testing import scripted, serve
 from tests.memory.databases import Database, PostgresDatabase, SQLiteFile, Tables, client_of
 from tests.memory.support import TOOLS, call, on
+from tests.memory.test_recall import Topics
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -102,7 +103,8 @@ async def test_deleting_leaves_nothing(database: Database) -> None:
         return call("gated", 1) if said.text == "ask" else [{"text": "pre "}, *call("echo", 2)]
 
     model = scripted(script)
-    app = App(agents=[Agent(id="a", model=model, tools=TOOLS, scorers=[fine])])
+    mind = Memory(semantic_recall=SemanticRecall(Topics()))
+    app = App(agents=[Agent(id="a", model=model, tools=TOOLS, scorers=[fine], memory=mind)])
     async with serve(app, store=database.store) as server, Client(server.address) as client:
         agent, store = client.agent("a"), server.store
 
@@ -128,7 +130,7 @@ async def test_deleting_leaves_nothing(database: Database) -> None:
         there = database.tables()
         assert {name for name in there if len(there[name]) > len(before[name])} >= {
             "runs", "run_specs", "steps", "tool_calls", "pending_calls", "decisions", "follow_ups",
-            "chunks", "requests", "threads", "messages", "thread_turns",
+            "chunks", "requests", "threads", "messages", "thread_turns", "vectors",
         }  # fmt: skip
         await client.threads.delete("t", force=True)
         await asyncio.wait([waiting], timeout=20)

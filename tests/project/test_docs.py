@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import entracte_server
 from entracte import Client, Memory, PendingCallExpiry, Thread
 from entracte._options_codec import to_options
-from entracte_server import Agent, App, Score, ScorerInput, Tool
+from entracte_server import Agent, App, Score, ScorerInput, SemanticRecall, Tool
 from entracte_server.app.cli import main
 from entracte_server.domain.expiry import Expiry
 from entracte_server.domain.options import ScorerChoice
@@ -154,6 +154,39 @@ async def test_the_threads_in_the_docs(capsys: pytest.CaptureFixture[str]) -> No
     printed = capsys.readouterr().out.splitlines()
     assert any(line.startswith("t1 Hats ") for line in printed)
     assert any(line.startswith("assistant support ") for line in printed)
+
+
+async def test_the_page_on_semantic_recall() -> None:
+    of_agent, ask, own = snippets("docs/semantic-recall.md")
+    assert run(of_agent)["app"].agents["support"].memory.semantic_recall.embedder.name == "all-MiniLM-L6-v2"
+    embedder = run(own)["Lengths"]()
+    model = scripted([[{"text": "Yes."}]])
+    memory = entracte_server.Memory(last_messages=2, semantic_recall=SemanticRecall(embedder))
+    async with (
+        serve(App(agents=[Agent(id="support", model=model, memory=memory)])) as server,
+        Client(server.address) as client,
+    ):
+        for thread, question in (("t", "Is it red?"), ("s", "Is it red? "), ("s", "Is it blue?")):
+            assert await run(ask)["ask"](client, "ada", thread, question) == "Yes."
+    told = [message.text for message in model.requests[-1].messages]
+    assert told.count("Is it red?") == told.count("Is it red? ") == 1
+
+
+async def test_working_memory_and_titles_in_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = "docs/memory.md"
+    [author] = snippets(page, "WorkingMemory(")
+    [rename] = snippets(page, "WorkingMemoryChanged")
+    [opening] = snippets(page, "on_title_generated")
+    made = run(author)["support"]
+    assert made.memory.working_memory.template.startswith("# Customer")
+    model = scripted([[{"text": "Hello, Ada."}], [{"text": "Greetings"}]])
+    agents = [Agent(id="support", model=model, memory=made.memory)]
+    async with serve(App(agents=agents)) as server, Client(server.address) as client:
+        await client.threads.update_working_memory("- Name: Ada", resource_id="ada")
+        await run(rename)["rename"](client, "ada", "Ada", "Bea")
+        assert (await client.threads.working_memory(resource_id="ada")).content == "- Name: Bea"
+        assert await run(opening)["open_chat"](client, "ada", "t1", "Hello") == "Hello, Ada."
+    assert "This is about: Greetings" in capsys.readouterr().out
 
 
 async def test_the_options_in_the_page_on_observability() -> None:

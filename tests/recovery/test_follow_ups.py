@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
-from entracte import Client, FollowUp
+from entracte import Client, FollowUp, Memory
 from tests.cases.process import forked
+from tests.recovery import titled
 from tests.recovery.scored import JOURNAL, LATER
 from tests.rpc.support import until
 
 SCORED = "tests.recovery.scored:app"
+TITLED = "tests.recovery.titled:app"
 
 
 def let_go(journal: Path) -> None:
@@ -55,3 +57,22 @@ async def test_killed_while_it_is_done(tmp_path: Path) -> None:
             assert (found.state, found.score, found.attempts) == ("succeeded", 0.5, 2)
         assert "Traceback" not in server.output
     assert journal.read_text().split() == [result.run_id] * 2
+
+
+async def test_killed_while_a_title_is_made(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    environment = {titled.JOURNAL: str(journal)}
+    async with forked(TITLED, tmp_path / "db", environment=environment) as server:
+        async with Client(server.address) as client:
+            result = await client.agent("talk").generate("hello", memory=Memory("t", "u"))
+            await until(journal.exists, "the model is asked for a title")
+        await server.kill()
+    let_go(journal)
+    async with (
+        forked(TITLED, tmp_path / "db", environment=environment) as server,
+        Client(server.address) as client,
+    ):
+        found = await score_of(client, result.run_id)
+        assert (found.state, found.title, found.attempts) == ("succeeded", "Greetings", 2)
+        assert (await client.threads.get("t")).title == "Greetings"
+    assert journal.read_text().split() == ["asked"] * 2

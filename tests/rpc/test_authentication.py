@@ -17,6 +17,7 @@ from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import run_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
+from entracte.v1 import working_memory_pb2 as notes
 from entracte_server import App
 from entracte_server.app.running import running
 from entracte_server.app.settings import Settings
@@ -68,6 +69,8 @@ def _requests() -> dict[str, Any]:
         "UpdateThread": threads.UpdateThreadRequest(thread_id="no-such-thread", title="x"),
         "DeleteThread": threads.DeleteThreadRequest(thread_id="no-such-thread"),
         "ListThreadMessages": threads.ListThreadMessagesRequest(thread_id="no-such-thread"),
+        "GetWorkingMemory": notes.GetWorkingMemoryRequest(thread_id="no-such-thread"),
+        "UpdateWorkingMemory": notes.UpdateWorkingMemoryRequest(thread_id="no-such-thread"),
     }
     assert set(made) == set(METHODS)
     return made
@@ -129,6 +132,7 @@ NEEDS = {
     "CreateThread": "run",
     "UpdateThread": "run",
     "DeleteThread": "run",
+    "UpdateWorkingMemory": "run",
     "Resume": "decide",
     "Approve": "decide",
     "Decline": "decide",

@@ -18,6 +18,7 @@ from entracte.v1 import message_pb2 as m
 from entracte.v1 import pending_call_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
+from entracte.v1 import working_memory_pb2 as notes
 from tests.rpc.support import METHODS, Peer, generate, js, ref, serving, stream, user
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -300,6 +301,8 @@ def about_threads() -> list[Bad]:
         "UpdateThread": lambda **fields: threads.UpdateThreadRequest(**{"title": "x", **fields}),
         "DeleteThread": threads.DeleteThreadRequest,
         "ListThreadMessages": threads.ListThreadMessagesRequest,
+        "GetWorkingMemory": notes.GetWorkingMemoryRequest,
+        "UpdateWorkingMemory": notes.UpdateWorkingMemoryRequest,
     }
     cases: list[Bad] = []
     for method, kind in kinds.items():
@@ -317,10 +320,15 @@ def about_threads() -> list[Bad]:
         return threads.ListThreadMessagesRequest(**{"thread_id": UNKNOWN, **fields})
 
     kinds["CreateThread"] = create
-    for method in ("CreateThread", "UpdateThread", "DeleteThread"):
+    for method in ("CreateThread", "UpdateThread", "DeleteThread", "UpdateWorkingMemory"):
         for name, value in (("long", "x" * 129), ("NUL", NUL)):
             request = kinds[method](thread_id=UNKNOWN, request_id=value)
             cases.append(Bad(method, f"{name} request id", request, "request_id"))
+    for method in ("GetWorkingMemory", "UpdateWorkingMemory"):
+        cases += [
+            Bad(method, "no resource", kinds[method](resource_id=""), "resource_id"),
+            Bad(method, "long resource", kinds[method](resource_id=LONG), "resource_id"),
+        ]
     large = js('{"a":"' + "x" * 65529 + '"}')
     for method in ("CreateThread", "UpdateThread"):
         cases += [
@@ -339,6 +347,20 @@ def about_threads() -> list[Bad]:
         Bad("CreateThread", "long resource", create(resource_id=LONG), "resource_id"),
         Bad("CreateThread", "line break", create(resource_id="a\nb"), "resource_id"),
         Bad("UpdateThread", "nothing to change", threads.UpdateThreadRequest(thread_id="t"), "title"),
+        Bad(
+            "UpdateWorkingMemory",
+            "large content",
+            notes.UpdateWorkingMemoryRequest(resource_id="ada", content="é" * 32769),
+            "content",
+        ),
+        Bad(
+            "UpdateWorkingMemory",
+            "another version",
+            notes.UpdateWorkingMemoryRequest(resource_id=UNKNOWN, expected_version=7),
+            "",
+            "WORKING_MEMORY_CHANGED",
+            "ABORTED",
+        ),
         Bad("ListThreads", "negative size", threads.ListThreadsRequest(page_size=-1), "page_size"),
         Bad("ListThreads", "NUL in resource_id", threads.ListThreadsRequest(resource_id=NUL), "resource_id"),
         Bad("ListThreadMessages", "negative size", messages(page_size=-1), "page_size"),

@@ -19,6 +19,7 @@ from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import run_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
+from entracte.v1 import working_memory_pb2 as notes
 from entracte_server import Agent, ToolContext, tool
 from entracte_server.store.base import LeaseLost, Refused
 from entracte_server.store.sqlite import connection
@@ -104,6 +105,8 @@ def _some(method: str) -> Any:
         "UpdateThread": threads.UpdateThreadRequest(thread_id="t", title="x"),
         "DeleteThread": threads.DeleteThreadRequest(thread_id="t"),
         "ListThreadMessages": threads.ListThreadMessagesRequest(thread_id="t"),
+        "GetWorkingMemory": notes.GetWorkingMemoryRequest(thread_id="t"),
+        "UpdateWorkingMemory": notes.UpdateWorkingMemoryRequest(resource_id="ada"),
     }
     return requests[method]
 

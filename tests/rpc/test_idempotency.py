@@ -18,6 +18,7 @@ from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import pending_call_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
+from entracte.v1 import working_memory_pb2 as notes
 from entracte_server import Agent, tool
 from tests.rpc.support import (
     METHODS,
@@ -210,6 +211,12 @@ CHANGES = [
         _about_thread(threads.DeleteThreadRequest),
         ({"force": True}, {"thread_id": "other"}),
     ),
+    Change(
+        "UpdateWorkingMemory",
+        conversation,
+        _about_thread(notes.UpdateWorkingMemoryRequest, content="new"),
+        ({"content": ""}, {"expected_version": 1}, {"thread_id": "other"}, {"resource_id": "ada"}),
+    ),
 ]
 
 
@@ -321,9 +328,10 @@ async def test_a_request_sent_many_times_at_once_is_done_once(change: Change) ->
         assert len({frozenset(run_ids(answer)) for answer in answers}) == 1
         await settled(peer)
         listed = (await peer.one("ListRuns", runs.ListRunsRequest())).runs
-        assert len(listed) == (0 if change.method == "DeleteRun" or "Thread" in change.method else 1)
+        without = ("DeleteRun", "UpdateWorkingMemory")
+        assert len(listed) == (0 if change.method in without or "Thread" in change.method else 1)
         kept = (await peer.one("ListThreads", threads.ListThreadsRequest())).threads
-        assert len(kept) == (1 if change.method in ("CreateThread", "UpdateThread") else 0)
+        assert len(kept) == (change.method in ("CreateThread", "UpdateThread", "UpdateWorkingMemory"))
         decided = await peer.one("ListDecisions", inbox.ListDecisionsRequest())
         assert len(decided.decisions) <= 1
 

@@ -98,17 +98,6 @@ async def test_an_option_this_version_lacks_is_refused(
     assert refusal.metadata == {"field": f"options.{name}"}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("semantic_recall", o.SemanticRecall()), ("working_memory", True), ("generate_title", True)],
-)
-async def test_a_kind_of_memory_this_version_lacks_is_refused(served: Peer, name: str, value: Any) -> None:
-    """As an option that it lacks. To want none of it is all right."""
-    refusal = await refusal_of(served, remembering(**{name: value}))
-    assert (refusal.code, refusal.reason) == ("UNIMPLEMENTED", "OPTION_UNSUPPORTED")
-    assert refusal.metadata == {"field": f"options.memory.{name}"}
-
-
 def _unknown(number: int, wire_type: int = 0) -> bytes:
     """A field that no version has, on the wire."""
     tag = number << 3 | wire_type

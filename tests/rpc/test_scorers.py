@@ -14,7 +14,7 @@ from entracte.v1 import options_pb2, run_service_pb2
 from entracte_server import Agent, App, LlmScorer, PiiFilter, Sampled, Score, ScorerInput, scorer, tool
 from entracte_server.agents.scorers import CodeScorer
 from entracte_server.engine import follow_ups, reading
-from entracte_server.engine.follow_ups import sampled
+from entracte_server.engine.follow_up_jobs import sampled
 from entracte_server.testing import TestServer, scripted, serve
 from tests import stores
 from tests.rpc.support import Peer, generate, peer_of, refused, rest_of, saying, until
@@ -564,4 +564,4 @@ class TestProcesses:
             with pytest.raises(RunNotFound):
                 await watching
             await until(lambda: not server.engine._follow_ups._tasks, "the job ends")
-            assert await server.store.follow_ups("default", [result.run_id]) == []
+            assert await server.store.follow_ups("local", [result.run_id]) == []

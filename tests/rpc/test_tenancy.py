@@ -15,6 +15,7 @@ from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import message_pb2, options_pb2, pending_call_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
+from entracte.v1 import working_memory_pb2 as notes
 from tests.rpc.support import METHODS, Peer, Refusal, generate, js, peer_of, ref, serving, stream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -75,6 +76,11 @@ BY_ID: list[tuple[str, Request]] = [
     ("DeleteThread", lambda run, pending, call: threads.DeleteThreadRequest(thread_id=run)),
     ("DeleteThread", lambda run, pending, call: threads.DeleteThreadRequest(thread_id=run, force=True)),
     ("ListThreadMessages", lambda run, pending, call: threads.ListThreadMessagesRequest(thread_id=run)),
+    ("GetWorkingMemory", lambda run, pending, call: notes.GetWorkingMemoryRequest(thread_id=run)),
+    (
+        "UpdateWorkingMemory",
+        lambda run, pending, call: notes.UpdateWorkingMemoryRequest(thread_id=run, content="mine"),
+    ),
 ]
 
 _VERBS: dict[str, Callable[..., Any]] = {

@@ -22,6 +22,8 @@ from entracte_server.testing.store_conformance.suite import OpenStore
 from entracte_server.testing.store_conformance.threads import ThreadSuite
 from entracte_server.testing.store_conformance.turns import TurnSuite
 from entracte_server.testing.store_conformance.upkeep import BacklogSuite, ExpirySuite, RetentionSuite
+from entracte_server.testing.store_conformance.vectors import VectorSuite
+from entracte_server.testing.store_conformance.working_memory import WorkingMemorySuite
 from tests.postgres import Postgres
 
 
@@ -87,6 +89,10 @@ class TestRetention(RetentionSuite):
     pass
 
 
+class TestVectors(VectorSuite):
+    pass
+
+
 class TestFollowUps(FollowUpSuite):
     pass
 
@@ -104,6 +110,10 @@ class TestMessages(MessageSuite):
 
 
 class TestChildren(ChildSuite):
+    pass
+
+
+class TestWorkingMemory(WorkingMemorySuite):
     pass
 
 

@@ -16,6 +16,7 @@ from entracte_server.store.base import (
     Created,
     CreateRun,
     DecisionFilter,
+    MemoryChanged,
     NotFound,
     Release,
     RunExists,
@@ -27,6 +28,7 @@ from entracte_server.store.base import (
 )
 from entracte_server.store.postgres import PostgresStore
 from entracte_server.store.threads import CreateThread, DeleteThread, MessageRange, ThreadClaim, UpdateThread
+from entracte_server.store.working_memory import Note, SetWorkingMemory
 from entracte_server.testing.store_conformance.builders import (
     NOW,
     SPEC,
@@ -313,6 +315,29 @@ async def test_changing_and_deleting_a_thread(losing: Setting, with_request: boo
     assert deleted.made is None
     with pytest.raises(NotFound):
         await store.get_thread(TENANT, "t")
+
+
+@pytest.mark.parametrize("with_request", [True, False])
+async def test_changing_a_working_memory(losing: Setting, with_request: bool) -> None:
+    store = losing.store
+    request = a_request() if with_request else None
+    losing.lose()
+    op = SetWorkingMemory(TENANT, "one", NOW, resource_id="alice", expected=0, request=request)
+    row, made = await store.set_working_memory(op)
+    assert (row.content, row.version, made) == ("one", 1, None)
+    with pytest.raises(MemoryChanged):
+        await store.set_working_memory(replace(op, request=None, content="other"))
+
+
+async def test_noting_something(losing: Setting) -> None:
+    store = losing.store
+    run, _ = await claiming(store, "t")
+    losing.lose()
+    for number, resource_id in enumerate(("", "alice"), 1):
+        note = Note("one", 1, NOW, resource_id)
+        await store.write(a_write(run, chunks=chunks(number, number), note=note))
+    assert (await store.get_working_memory(TENANT, thread_id="t")).version == 1
+    assert (await store.get_working_memory(TENANT, resource_id="alice")).version == 1
 
 
 async def test_leases(losing: Setting) -> None:

@@ -25,6 +25,7 @@ from entracte_server.store.postgres import PostgresStore
 from entracte_server.store.records import encode, pending_data
 from entracte_server.store.thread_records import message_data
 from entracte_server.store.threads import CreateThread, DeleteThread, MessageRange, ThreadClaim, UpdateThread
+from entracte_server.store.working_memory import Note, SetWorkingMemory
 from entracte_server.testing.store_conformance.builders import (
     NOW,
     SPEC,
@@ -110,6 +111,11 @@ INSERT INTO entracte.thread_turns (tenant, run, thread, deadline)
 SELECT r.tenant, r.seq, t.seq, 2 * {NOW} FROM entracte.runs r JOIN entracte.threads t USING (thread_id)
 WHERE r.finish_time = 0
 """
+_NOTED = f"""
+INSERT INTO entracte.working_memory (tenant, resource_id, thread, version, update_time, content)
+SELECT '{TENANT}', 'resource-' || n, 0, 1, 0, 'x'::bytea FROM generate_series(1, {WAITING}) n
+UNION ALL SELECT '{TENANT}', '', seq, 1, 0, 'x'::bytea FROM entracte.threads
+"""
 _FILL = (
     _RUNS,
     "INSERT INTO entracte.run_specs SELECT seq, 1, '{spec}' FROM entracte.runs",
@@ -122,6 +128,7 @@ _FILL = (
     _THREADS,
     _MESSAGES,
     _TURNS,
+    _NOTED,
     "INSERT INTO entracte.chunks SELECT seq, 1, 3, 0, 'x' FROM entracte.runs WHERE has_log",
 )
 
@@ -237,6 +244,13 @@ async def converse(store: Store) -> None:
     assert len(await store.read_messages(TENANT, "long", MessageRange(newest=True), limit=10)) == 10
     assert len(await store.read_messages(TENANT, "long", MessageRange(run_id="run-7"), limit=30)) == 20
     said = a_message(run_id=run.run_id), a_message(role="assistant", run_id=run.run_id)
+    for resource_id in ("", "resource-1"):
+        await store.write(a_write(run, note=Note("new", 2, NOW, resource_id)))
+    for owner in ({"thread_id": "long"}, {"resource_id": "resource-1"}):
+        read = await store.get_working_memory(TENANT, **owner)
+        assert (read.content, read.version) == ("new", 2)
+        put = SetWorkingMemory(TENANT, "newer", NOW, **owner, expected=2, request=a_request())
+        await store.set_working_memory(put)
     await store.write(a_write(run, messages=said, park=a_park(1)))
     taken = (await store.cancel(a_cancel(run, owner=me))).run
     assert [row.run_id for row in await store.overdue(NOW + 1001, limit=5)] == [waits.run_id]
@@ -247,7 +261,9 @@ async def converse(store: Store) -> None:
     following = await store.take_over(TENANT, waits.run_id, fence=0, owner=me)
     assert following is not None
     assert not (await store.write(a_write(following, chunks=chunks(1, 1), end=an_end()))).freed
-    await store.update_thread(UpdateThread(TENANT, "long", NOW, title="Long", request=a_request()))
+    named = UpdateThread(TENANT, "long", NOW, title="Long", if_untitled=True, if_run=run.run_id)
+    view, _ = await store.update_thread(replace(named, request=a_request()))
+    assert view.thread.title == "Long"
     for resource_id in ("", "resource-0"):
         page, cursor = await store.list_threads(TENANT, resource_id, cursor="", limit=5)
         assert page

@@ -24,6 +24,8 @@ from entracte_server.testing.store_conformance.suite import OpenStore
 from entracte_server.testing.store_conformance.threads import ThreadSuite
 from entracte_server.testing.store_conformance.turns import TurnSuite
 from entracte_server.testing.store_conformance.upkeep import BacklogSuite, ExpirySuite, RetentionSuite
+from entracte_server.testing.store_conformance.vectors import VectorSuite
+from entracte_server.testing.store_conformance.working_memory import WorkingMemorySuite
 
 
 @pytest.fixture
@@ -88,6 +90,10 @@ class TestRetention(RetentionSuite):
     pass
 
 
+class TestVectors(VectorSuite):
+    pass
+
+
 class TestFollowUps(FollowUpSuite):
     pass
 
@@ -105,6 +111,10 @@ class TestMessages(MessageSuite):
 
 
 class TestChildren(ChildSuite):
+    pass
+
+
+class TestWorkingMemory(WorkingMemorySuite):
     pass
 
 

@@ -2,11 +2,13 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from entracte_server.store.sqlite import SQLiteStore
 from entracte_server.store.sqlite.connection import Database
 from entracte_server.store.threads import DeleteThread, MessageRange
+from entracte_server.store.working_memory import Note
 from entracte_server.testing.store_conformance.builders import (
     NOW,
     TENANT,
@@ -97,3 +99,15 @@ async def test_runs_without_a_thread_look_for_none(tmp_path: Path) -> None:
     assert [statement for statement in said if "runs" in statement]
     assert [statement for statement in said if "thread_turns" in statement or "messages" in statement] == []
     await store.close()
+
+
+async def test_the_working_memory_of_a_thread_is_deleted_with_it(tmp_path: Path) -> None:
+    """Nobody could read it any more, but nothing is to be left of it."""
+    store = await SQLiteStore.open(tmp_path / "store.db", read_connections=1, synchronous="OFF")
+    run, _ = await claiming(store, "t")
+    await store.write(a_write(run, note=Note("of the thread", 1, NOW)))
+    await store.write(a_write(run, note=Note("of alice", 1, NOW, "alice")))
+    await store.delete_thread(DeleteThread(TENANT, "t", NOW, force=True))
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "store.db")) as raw:
+        assert raw.execute("SELECT content FROM working_memory").fetchall() == [(b"of alice",)]

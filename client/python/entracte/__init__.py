@@ -133,6 +133,7 @@ from entracte._errors import (
     UnknownChunk,
     VerbMismatch,
     WaitTooLong,
+    WorkingMemoryChanged,
 )
 from entracte._fold import Fold
 from entracte._inbox import DecisionFilter, InboxClient, InboxFilter, InboxWatchOptions
@@ -212,6 +213,7 @@ from entracte._thread_records import (
 )
 from entracte._threads import ThreadFilter, ThreadMessageFilter, ThreadsClient
 from entracte._version import __version__
+from entracte._working_memory import WorkingMemory
 
 __all__ = [
     "UNSET",
@@ -407,6 +409,8 @@ __all__ = [
     "Version",
     "WaitTooLong",
     "WatchOptions",
+    "WorkingMemory",
+    "WorkingMemoryChanged",
     "_WithObject",
     "__version__",
     "to_dict",

@@ -39,6 +39,9 @@ class Callbacks(TypedDict, total=False):
     """Why the run failed, or why its stream could not be read."""
     on_abort: Callback[AbortChunk]
     """The run was cancelled."""
+    on_title_generated: Callback[str]
+    """The title that the run's thread was given, if it was given one. The end of the stream waits for it,
+    for 30 seconds at most; after that it is in `client.threads.get` and `client.runs.follow_ups`."""
 
 
 NAMES = frozenset(Callbacks.__annotations__)

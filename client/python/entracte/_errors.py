@@ -54,7 +54,8 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      │   └─ ServerUnreachable      no server answered
      ├─ Aborted
      │   ├─ RunLeaseLost
-     │   └─ ThreadBusy             another run has it; `memory.on_busy_thread` waits for it
+     │   ├─ ThreadBusy             another run has it; `memory.on_busy_thread` waits for it
+     │   └─ WorkingMemoryChanged   somebody was first: read it again
      ├─ Unimplemented
      │   └─ OptionUnsupported
      ├─ DeadlineExceeded           the `timeout` passed; the run goes on
@@ -341,6 +342,11 @@ class RunLeaseLost(Aborted):
 
 class ThreadBusy(Aborted):
     """Another run has the thread, or others wait for it. Metadata: `thread_id`, `run_id`, `state`."""
+
+
+class WorkingMemoryChanged(Aborted):
+    """The working memory has another version than the one that was to be changed: read it again.
+    Metadata: `version`."""
 
 
 class Unimplemented(EntracteError):

@@ -160,6 +160,7 @@ def follow_up_of(message: follow_up_pb2.FollowUp) -> r.FollowUp:
         duration=message.duration.seconds + message.duration.nanos / 1e9,
         create_time=_time(message, "create_time"),
         finish_time=_time(message, "finish_time"),
+        title=message.title if message.HasField("title") else None,
     )
 
 

@@ -336,7 +336,8 @@ class FollowUp:
     A `score` is the judgement of `scorer`: `score` from 0 to 1 and `reason` when it `succeeded`; `error`
     when it `failed`, or why the last attempt did while it is `waiting`. `skipped`: the run was not among
     the share `sampling_ratio` that is scored. `usage` is what models used for it, `duration` the seconds
-    of the last attempt.
+    of the last attempt. A `title` is what the run's thread was given: `title` when it `succeeded`;
+    `skipped`: the thread had one by then.
     """
 
     kind: FollowUpKind
@@ -352,6 +353,7 @@ class FollowUp:
     duration: float
     create_time: datetime | None
     finish_time: datetime | None
+    title: str | None = None
 
 
 @dataclass(frozen=True)

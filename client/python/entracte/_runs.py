@@ -8,9 +8,9 @@ from entracte._callbacks import Callbacks, callbacks_in
 from entracte._client_tools import ClientToolLike, client_tools_from
 from entracte._connection import Connection
 from entracte._enums import RUN_STATES, RunState, number_of
-from entracte._errors import EntracteError
-from entracte._follow import Follower, responses_of
+from entracte._follow import Follower
 from entracte._ids import new_id
+from entracte._late import late
 from entracte._options import CallOptions
 from entracte._options_codec import check_names
 from entracte._paging import all_items
@@ -122,41 +122,18 @@ class RunsClient:
     async def follow_ups(
         self, run_id: str, *, wait: bool = True, **call: Unpack[CallOptions]
     ) -> tuple[FollowUp, ...]:
-        """What is done about a run after its end, its scores for example.
+        """What is done about a run after its end, its scores and the title of its thread for example.
 
         Waits until the run has ended and all of it is settled; that may take minutes, so give a
         `timeout`. Without `wait`, as it stands now. Raises RunNotFound.
         """
         if wait:
             run = await self.get(run_id, omit_result=True, **call)
-            await self._until_settled(run_id, run.last_sequence, Deadline(call.get("timeout")))
+            deadline = Deadline(call.get("timeout"))
+            async with aclosing(late(self._connection, run_id, run.last_sequence, deadline)) as settled:
+                async for _ in settled:
+                    pass
         return (await self.get(run_id, omit_result=True, **call)).follow_ups
-
-    async def _until_settled(self, run_id: str, after: int, deadline: Deadline) -> None:
-        connection = self._connection
-        backoff = connection.backoff(deadline)
-        while True:
-            backoff.begin()
-            request = pb.WatchRunRequest(
-                run_id=run_id, after_sequence=after, until_finished=True, include_late=True
-            )
-            stream = connection.runs.WatchRun(
-                request, timeout=deadline.remaining(), metadata=connection.metadata()
-            )
-            try:
-                async with aclosing(responses_of(stream)) as responses:
-                    async for response in responses:
-                        connection.answered()
-                        backoff.answered()
-                        if response.chunks:
-                            after = response.chunks[-1].sequence
-                            backoff.progress()
-                return
-            except EntracteError as failure:
-                if not backoff.may_try_again(failure):
-                    raise
-                error = failure
-            await backoff.pause(error)
 
     async def cancel(
         self,

@@ -3,7 +3,7 @@
 import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from types import AsyncGeneratorType, TracebackType
 from typing import Any, Self
@@ -21,9 +21,14 @@ from entracte._errors import (
 )
 from entracte._fold import Fold
 from entracte._follow import Follower
+from entracte._late import late
 from entracte._result_codec import result_of
 from entracte._results import Decision, GenerateResult
+from entracte._retry import Deadline
 from entracte.v1 import agent_service_pb2, inbox_service_pb2, run_service_pb2
+
+TITLE_SECONDS = 30.0
+"""How many seconds the end of a stream waits for a title that it is to tell of."""
 
 
 @dataclass(slots=True)
@@ -185,11 +190,24 @@ class RunStream:
             if follower.is_over() and not self._failed and self._observer.wants("on_finish"):
                 self._result = await self._read_result()
                 self._observer.emit("on_finish", self._result)
+            if follower.is_over() and not self._failed and self._observer.wants("on_title_generated"):
+                await self._wait_for_title()
         except EntracteError as error:
             self._observer.emit("on_error", error)
             raise
         finally:
             await self._observer.drain()
+
+    async def _wait_for_title(self) -> None:
+        """Tell of the title that the run's thread is given. When it cannot be heard of in time, it is not
+        told: the run itself has been read to its end."""
+        deadline = Deadline(TITLE_SECONDS)
+        with suppress(EntracteError):
+            async with aclosing(late(self._connection, self.run_id, self.position, deadline)) as settled:
+                async for job in settled:
+                    if job.title is not None:
+                        self._observer.emit("on_title_generated", job.title)
+                        return
 
     def _take_in(self, chunk: Chunk) -> None:
         observer = self._observer

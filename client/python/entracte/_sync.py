@@ -160,6 +160,8 @@ class SyncThreadsClient(Face):
     list_page = blocking(ThreadsClient.list_page)
     update = blocking(ThreadsClient.update)
     delete = blocking(ThreadsClient.delete)
+    working_memory = blocking(ThreadsClient.working_memory)
+    update_working_memory = blocking(ThreadsClient.update_working_memory)
     messages = iterating(ThreadsClient.messages)
     messages_page = blocking(ThreadsClient.messages_page)
 

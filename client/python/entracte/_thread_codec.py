@@ -12,7 +12,9 @@ from entracte._thread_records import (
     ThreadPart,
     ToolInvocationPart,
 )
+from entracte._working_memory import WorkingMemory
 from entracte.v1 import thread_pb2 as pb
+from entracte.v1 import working_memory_pb2
 
 
 def thread_of(message: pb.Thread) -> ThreadInfo:
@@ -29,6 +31,17 @@ def thread_of(message: pb.Thread) -> ThreadInfo:
         active_run_id=message.active_run_id,
         active_run_state=RUN_STATES.get(state, "unknown") if state else None,
         queued_runs=message.queued_runs,
+    )
+
+
+def working_memory_of(message: working_memory_pb2.WorkingMemory) -> WorkingMemory:
+    """Reads a working memory."""
+    return WorkingMemory(
+        thread_id=message.thread_id,
+        resource_id=message.resource_id,
+        content=message.content,
+        version=message.version,
+        update_time=time_of(message.update_time) if message.HasField("update_time") else None,
     )
 
 

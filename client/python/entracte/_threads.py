@@ -11,9 +11,11 @@ from entracte._options import CallOptions
 from entracte._options_codec import check_names
 from entracte._paging import all_items
 from entracte._results import Page
-from entracte._thread_codec import thread_message_of, thread_of
+from entracte._thread_codec import thread_message_of, thread_of, working_memory_of
 from entracte._thread_records import ThreadInfo, ThreadMessage
+from entracte._working_memory import WorkingMemory
 from entracte.v1 import thread_service_pb2 as pb
+from entracte.v1 import working_memory_pb2
 
 
 class ThreadFilter(CallOptions, total=False):
@@ -140,6 +142,45 @@ class ThreadsClient:
         response = await self._connection.call(self._connection.threads.DeleteThread, request, within=within)
         return tuple(response.cancelled_run_ids)
 
+    async def working_memory(
+        self, *, thread_id: str = "", resource_id: str = "", **call: Unpack[CallOptions]
+    ) -> WorkingMemory:
+        """What agents noted down of a thread, or of a resource: give one of them. Raises ThreadNotFound."""
+        request = working_memory_pb2.GetWorkingMemoryRequest(**_owner(thread_id, resource_id))
+        within = call.get("timeout", self._connection.timeout)
+        response = await self._connection.call(
+            self._connection.threads.GetWorkingMemory, request, within=within
+        )
+        return working_memory_of(response.working_memory)
+
+    async def update_working_memory(
+        self,
+        content: str | Mapping[str, Any],
+        *,
+        thread_id: str = "",
+        resource_id: str = "",
+        expected_version: int | None = None,
+        request_id: str | None = None,
+        **call: Unpack[CallOptions],
+    ) -> WorkingMemory:
+        """Replaces what agents noted down of a thread, or of a resource: with markdown, with an object, or
+        with nothing where it is empty. With `expected_version`, the version that was read (0: there was
+        none), only if it has not changed since.
+
+        Raises ThreadNotFound and WorkingMemoryChanged.
+        """
+        request = working_memory_pb2.UpdateWorkingMemoryRequest(
+            **_owner(thread_id, resource_id),
+            content=content if isinstance(content, str) else to_json(content).text,
+            expected_version=expected_version,
+            request_id=request_id or new_id(),
+        )
+        within = call.get("timeout", self._connection.timeout)
+        response = await self._connection.call(
+            self._connection.threads.UpdateWorkingMemory, request, within=within
+        )
+        return working_memory_of(response.working_memory)
+
     def messages(
         self, thread_id: str, **filters: Unpack[ThreadMessageFilter]
     ) -> AsyncGenerator[ThreadMessage, None]:
@@ -169,3 +210,10 @@ class ThreadsClient:
             self._connection.threads.ListThreadMessages, request, within=within
         )
         return Page(tuple(map(thread_message_of, response.messages)), response.next_page_token)
+
+
+def _owner(thread_id: str, resource_id: str) -> dict[str, Any]:
+    """Whose working memory is meant, as it is given."""
+    if thread_id and resource_id:
+        raise ValueError("a working memory is that of a thread or of a resource: give one of the two")
+    return {"thread_id": thread_id} if thread_id else {"resource_id": resource_id} if resource_id else {}

@@ -24,7 +24,7 @@ from entracte_server.agents.hooks import (
     hook,
 )
 from entracte_server.agents.mcp import McpToolset
-from entracte_server.agents.memory import Memory
+from entracte_server.agents.memory import Memory, SemanticRecall
 from entracte_server.agents.processors import (
     LanguageDetector,
     Moderation,
@@ -41,6 +41,7 @@ from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutput
 from entracte_server.agents.tools import Tool, tool
 from entracte_server.agents.toolsets import Toolset
+from entracte_server.agents.working_memory import WorkingMemory
 
 __all__ = [
     "Agent",
@@ -69,6 +70,7 @@ __all__ = [
     "Sampled",
     "Score",
     "ScorerInput",
+    "SemanticRecall",
     "Skip",
     "StepInfo",
     "StepView",
@@ -86,6 +88,7 @@ __all__ = [
     "ToolUse",
     "Toolset",
     "UnicodeNormalizer",
+    "WorkingMemory",
     "ask_user",
     "hook",
     "scorer",

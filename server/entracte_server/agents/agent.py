@@ -18,6 +18,7 @@ from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutputLike, structured_from
 from entracte_server.agents.tools import Tool
 from entracte_server.agents.toolsets import SEPARATOR, Toolset
+from entracte_server.agents.working_memory import TOOL_NAME
 from entracte_server.domain import json_text
 from entracte_server.domain.options import (
     ApprovalRules,
@@ -187,6 +188,8 @@ class Agent:
         self.memory = memory
         self.include_raw_chunks = include_raw_chunks
         self.return_scorer_data = return_scorer_data
+        if memory is not None and memory.working_memory is not None and TOOL_NAME in self.tools:
+            raise ValueError(f"agent {id}: {TOOL_NAME!r} is the tool of its working memory")
         self.own_hooks: list[Hook] = []
         self.on_iteration_complete = self._hook(on_iteration_complete)
         self.prepare_step = self._hook(prepare_step)

@@ -14,6 +14,7 @@ from entracte_server.domain.data import Data
 from entracte_server.engine.engine import Engine
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.models.base import Model
+from entracte_server.models.embedding import Embedder
 from entracte_server.models.providers import Providers
 from entracte_server.rpc.server import Server, ServerSettings
 from entracte_server.store.base import Store, StoreError
@@ -63,22 +64,39 @@ class Resolver:
 
     def check(self, app: App) -> None:
         """Looks whether all models of an app can be asked. Model objects that it has for structured output
-        can be named from then on."""
+        and for titles can be named from then on."""
         for agent in app.every_agent.values():
             self(agent)
-            structured = agent.structured_output
-            if structured is None or not structured.model:
-                continue
-            model = structured.model
-            self._model(model)
-            if not isinstance(model, str) and self._own.setdefault(model.name, model) is not model:
-                raise ValueError(f"two structuring models are called {model.name!r}")
+            recall = None if agent.memory is None else agent.memory.semantic_recall
+            if recall is not None and self._stand_in is None:
+                self.embedder(recall.embedder)
+            if agent.structured_output is not None:
+                self._know("structuring", agent.structured_output.model)
+            if agent.memory is not None:
+                self._know("title", agent.memory.title_model)
         for scorer in app.scorers.values():
             if isinstance(scorer, LlmScorer):
                 self(scorer)
         for processor in app.every_processor():
             if processor.models:
                 self(processor)
+
+    def embedder(self, item: str | Embedder) -> Embedder:
+        """An embedder, or that of a name. Raises `MissingApiKey`, `UnknownProvider`, and `ValueError` where
+        models that are only named are not asked."""
+        if not isinstance(item, str):
+            return item
+        if self._stand_in is not None:
+            raise ValueError(f"the embedder {item!r} is not asked while models are scripted")
+        return self._providers.embedder(item)
+
+    def _know(self, what: str, model: str | Model) -> None:
+        """A model that is asked by its name; none where that is empty."""
+        if not model:
+            return
+        self._model(model)
+        if not isinstance(model, str) and self._own.setdefault(model.name, model) is not model:
+            raise ValueError(f"two {what} models are called {model.name!r}")
 
     def _model(self, item: str | Model, content: bool = True) -> Model:
         if not isinstance(item, str):
@@ -148,6 +166,7 @@ async def running(
                 resolve=resolve,
                 settings=engine_settings or settings.engine(),
                 telemetry=telemetry,
+                embedder=resolve.embedder,
             )
             server = Server(engine, server_settings or settings.server())
             try:

@@ -180,6 +180,13 @@ class Settings(BaseSettings):
             description="Seconds a run may wait for its thread, unless its caller says otherwise."
         ),
     ] = 600.0
+    recall_messages: Annotated[
+        Count, pydantic.Field(description="Messages that semantic recall searches at most, the newest.")
+    ] = 100_000
+    recall_timeout: Annotated[
+        Seconds,
+        pydantic.Field(description="Seconds semantic recall may take; then the run goes on without it."),
+    ] = 10.0
     retain_chunks: Annotated[
         Span,
         pydantic.Field(
@@ -297,6 +304,8 @@ class Settings(BaseSettings):
             runs_per_principal=self.runs_per_principal,
             thread_queue=self.thread_queue,
             queue_timeout=self.queue_timeout,
+            recall_messages=self.recall_messages,
+            recall_timeout=self.recall_timeout,
             retain_chunks=self.retain_chunks,
             retain_runs=self.retain_runs,
             retain_requests=self.retain_requests,

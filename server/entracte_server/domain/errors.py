@@ -48,6 +48,7 @@ Reason = Literal[
     "THREAD_QUEUE_FULL",
     "THREAD_OF_OTHER_RESOURCE",
     "RUN_OF_SUB_AGENT",
+    "WORKING_MEMORY_CHANGED",
 ]
 
 

@@ -7,6 +7,23 @@ from entracte_server.domain.data import Data
 DEFAULT_LAST_MESSAGES = 10
 DEFAULT_HISTORY_TOKENS = 64_000
 
+MAX_TOP_K = 100
+MAX_MESSAGE_RANGE = 20
+"""How many messages a run may search for, and how many neighbours of each it may be told."""
+
+
+RecallScope = Literal["thread", "resource"]
+"""Where older messages are searched: in the thread, or in all threads of its resource."""
+
+
+class RecallOptions(Data, frozen=True):
+    """How a run searches older messages, as its caller asked for it. None means "as the agent says". With
+    `top_k` 0 it does not."""
+
+    top_k: int | None = None
+    message_range: int | None = None
+    scope: RecallScope | None = None
+
 
 class MemoryOptions(Data, frozen=True):
     """The thread of a run, as its caller asked for it. None means "as the agent says, else the default".
@@ -17,7 +34,9 @@ class MemoryOptions(Data, frozen=True):
     `read_only` nothing is written at all, and the thread is neither made nor had. `filter_incomplete`
     leaves out calls without a result; otherwise the model is told that they wait. `on_busy` says what
     happens while another run has the thread, `on_parked` while that run is parked, and `queue_timeout` how
-    many seconds the run may wait for it.
+    many seconds the run may wait for it. `working_memory`: whether the run has the agent's working memory;
+    `generate_title`: whether a thread without a title is given one after the reply. `semantic_recall` None:
+    as the agent says.
     """
 
     thread_id: str
@@ -32,3 +51,6 @@ class MemoryOptions(Data, frozen=True):
     on_busy: Literal["refuse", "queue"] = "refuse"
     on_parked: Literal["refuse", "cancel", "queue"] = "refuse"
     queue_timeout: float | None = None
+    semantic_recall: RecallOptions | None = None
+    working_memory: bool | None = None
+    generate_title: bool | None = None

@@ -364,12 +364,17 @@ class Processing(Data, frozen=True):
 class Remembered(Data, frozen=True):
     """What a run knows of its thread, found when it started: the messages from position `first` to `last`
     (0: none), `recalled` ones that come before these, as (thread id, position), and what its system
-    messages say of the working memory (None: nothing)."""
+    messages say of the working memory (None: nothing). `warning` says why nothing is recalled, where that
+    failed. `working_version` is that of the working memory as its model knows it now. `untitled`: the thread
+    has no title, and is to be given one after the reply."""
 
     first: int = 0
     last: int = 0
     recalled: tuple[tuple[str, int], ...] = ()
     working: str | None = None
+    warning: str = ""
+    working_version: int = 0
+    untitled: bool = False
 
 
 class Snapshot(Data, frozen=True):

@@ -290,6 +290,8 @@ class Asking:
     def _kept(self, record: StepRecord) -> StepRecord:
         """The step's record, in place of what was kept of its earlier attempts."""
         steps = self._run.steps
+        if record.step == 1 and self._run.memory is not None:
+            record = msgspec.structs.replace(record, warnings=record.warnings + self._run.memory.warnings)
         if self._run.structuring is not None:
             record = self._run.structuring.marked(record)
         if steps and steps[-1].again:

@@ -11,7 +11,7 @@ from entracte_server.domain.ids import new_id
 from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, Resolution, RunState
 from entracte_server.engine import processed
-from entracte_server.engine.follow_ups import follow_ups_of
+from entracte_server.engine.follow_up_jobs import follow_ups_of
 from entracte_server.engine.processor_calls import ProcessorFailed, Vetoed
 from entracte_server.engine.runlog import now_ms
 
@@ -49,8 +49,13 @@ async def write(run: "RunExecution", ending: Ending) -> None:
     if run.memory is not None:
         run.memory.keep_all(ending.error)
     succeeded = ending.state == "succeeded" and ending.reason != "tripwire"
+    untitled = run.memory is not None and run.memory.untitled
     # What a sub-agent says is no result of a run that somebody asked for.
-    jobs = () if run.own_id else follow_ups_of(run.agent, run.spec.options, *run.log.key, succeeded=succeeded)
+    jobs = ()
+    if not run.own_id:
+        jobs = follow_ups_of(
+            run.agent, run.spec.options, *run.log.key, succeeded=succeeded, untitled=untitled
+        )
     await run.log.end(ending.state, ending.reason, ending.cause, run.executed_ms(), ending.error, jobs)
     run.has_follow_ups = bool(jobs)
     run.segment.rested(ending.state, ending.reason, ending.cause, ending.error)

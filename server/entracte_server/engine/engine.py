@@ -26,14 +26,17 @@ from entracte_server.engine.hub import Hub, RunKey
 from entracte_server.engine.keeper import Keeper
 from entracte_server.engine.lease import Lease
 from entracte_server.engine.limits import RunLimits
+from entracte_server.engine.older import recall_fault
 from entracte_server.engine.remembering import claim_of, recollected
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
-from entracte_server.engine.services import ModelResolver, Services
+from entracte_server.engine.score_jobs import ScoreJobs
+from entracte_server.engine.services import EmbedderResolver, ModelResolver, Services, given_only
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.starting import Start, Started, new_run
 from entracte_server.engine.structured_request import as_sent, structuring_fault
 from entracte_server.engine.threads import refusal_of_claim
+from entracte_server.engine.title_jobs import TitleJobs
 from entracte_server.engine.toolsets import Toolsets, missing
 from entracte_server.engine.upkeep import Upkeep
 from entracte_server.models.base import Model
@@ -76,7 +79,7 @@ class Engine:
     """See the module.
 
     `resolve` gives the models of an agent, or of a scorer, in the order they are tried, or the one that is
-    named.
+    named, and `embedder` the embedder of that name.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Engine:
         resolve: ModelResolver,
         settings: EngineSettings | None = None,
         telemetry: Telemetry = NOTHING,
+        embedder: EmbedderResolver = given_only,
     ) -> None:
         self.app = app
         self.store = store
@@ -96,7 +100,7 @@ class Engine:
         self.hub = Hub(self.settings.reader_backlog, store.signals)
         self._resolve = resolve
         self.toolsets = Toolsets(app)
-        self._services = Services(app, store, resolve, self.settings, telemetry)
+        self._services = Services(app, store, resolve, self.settings, telemetry, embedder)
         self._limits = RunLimits(self.settings.max_runs, self.settings.runs_per_principal)
         self._active: dict[RunKey, RunExecution] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -108,7 +112,8 @@ class Engine:
         self._followers = Followers(self)
         self.broken: set[RunKey] = set()
         """Runs whose execution failed here without an end of the run."""
-        self._follow_ups = FollowUps(self, self.settings, self._services.scorers)
+        scores = ScoreJobs(app.scorers, self._services.scorers, self.settings.scorer_timeout)
+        self._follow_ups = FollowUps(self, {"score": scores, "title": TitleJobs(app, store, resolve)})
         self._keeper = Keeper(self, Upkeep(self, self.settings).tick, self._follow_ups)
         self.draining = False
 
@@ -310,6 +315,8 @@ class Engine:
         models = self._resolve(agent)
         if fault := structuring_fault(request.options, self._resolve):
             raise invalid("options.structured_output.model", fault)
+        if fault := recall_fault(agent, request.options):
+            raise invalid("options.memory.semantic_recall", fault)
         new = new_run(request, agent, models[0].name, owner=self.owner, now=now)
         run, spec, row = new.run, new.spec, new.chunks
         key = (run.tenant, run.run_id)

@@ -1,24 +1,23 @@
 """What happens after the end of a run: jobs that were stored with it, done by any process that can.
 
 A process that ends a run with jobs looks for them at once, every process looks now and then. Whoever
-claims one has it for a time; what fails is tried again, up to a limit.
+claims one has it for a time; what fails is tried again, up to a limit. What a job consists of, its kind's
+runner knows.
 """
 
 import asyncio
 import contextlib
-import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import structlog
 
-from entracte_server.agents.agent import Agent
-from entracte_server.domain.follow_ups import FollowUpRow
-from entracte_server.domain.options import RunOptions
-from entracte_server.engine import prompt
+from entracte_server.domain.data import Data
+from entracte_server.domain.follow_ups import FollowUpKind, FollowUpRow, FollowUpState
+from entracte_server.domain.results import Usage
+from entracte_server.domain.runs import Snapshot
 from entracte_server.engine.runlog import now_ms
-from entracte_server.engine.scoring import Scored, ScorerRunner, scorer_input
-from entracte_server.engine.settings import EngineSettings
 from entracte_server.store.base import ClaimFollowUps, NotFound, StoreError
 
 if TYPE_CHECKING:
@@ -42,62 +41,56 @@ DELAYS = (2.0, 30.0)
 """Seconds from a failed attempt to the next; there are no more attempts than that."""
 
 GIVEN_UP = 24 * 3600.0
-"""Seconds after which a job that no process has the scorer for is given up."""
+"""Seconds after which a job that no process can do is given up."""
 
 
-def scorer_handler(name: str) -> str:
-    """What a process must have to run a scorer."""
-    return f"score {name}"
+class Attempt(Data, frozen=True):
+    """What an attempt at a job came to: to an `error`, or else it is done, or `skipped` because it is not to
+    be done any more. `usage` is what models used."""
+
+    error: str = ""
+    skipped: bool = False
+    score: float | None = None
+    reason: str = ""
+    title: str = ""
+    usage: Usage = Usage()
+    duration_ms: int = 0
 
 
-def sampled(run_id: str, key: str, ratio: float | None) -> bool:
-    """Whether a run is among the share that a scorer runs on. Always the same for a run, whoever asks
-    and however often."""
-    if ratio is None:
-        return True
-    drawn = hashlib.sha256(f"{run_id}\0{key}".encode()).digest()
-    return int.from_bytes(drawn[:8]) < ratio * 2**64
+class FollowUpRunner(Protocol):
+    """Does the jobs of one kind, for a process."""
 
+    @property
+    def handlers(self) -> frozenset[str]:
+        """Those of its jobs that it can do, by their `handler`."""
+        ...
 
-def follow_ups_of(
-    agent: Agent, options: RunOptions, tenant: str, run_id: str, *, succeeded: bool
-) -> tuple[FollowUpRow, ...]:
-    """The jobs of a run that ends now. Only results are scored: what failed or was cancelled is not."""
-    scorers = agent.scorers if options.scorers is None else options.scorers
-    if not scorers or not succeeded:
-        return ()
-    now = now_ms()
-    rows = []
-    for choice in scorers:
-        drawn = sampled(run_id, choice.key, choice.ratio)
-        rows.append(
-            FollowUpRow(
-                tenant=tenant,
-                run_id=run_id,
-                kind="score",
-                name=choice.key,
-                handler=scorer_handler(choice.scorer),
-                state="waiting" if drawn else "skipped",
-                create_time=now,
-                due_time=now if drawn else 0,
-                subject=choice.scorer,
-                ratio=choice.ratio,
-                finish_time=0 if drawn else now,
-            )
-        )
-    return tuple(rows)
+    @property
+    def longest(self) -> float:
+        """Seconds that an attempt takes at most."""
+        ...
+
+    def lacks(self, row: FollowUpRow) -> str:
+        """Why this process cannot do a job; empty when it can."""
+        ...
+
+    def lost(self, row: FollowUpRow) -> str:
+        """What is said of a job all of whose attempts ended with their process."""
+        ...
+
+    async def run(self, row: FollowUpRow, snapshot: Snapshot) -> Attempt:
+        """Do it once. `snapshot` is its run, with what that remembers. Raises `StoreError`."""
+        ...
 
 
 class FollowUps:
     """See the module. Its owner calls `tick` after each `pause`, and `stop` at the end."""
 
-    def __init__(self, engine: "Engine", settings: EngineSettings, runner: ScorerRunner) -> None:
+    def __init__(self, engine: "Engine", runners: Mapping[FollowUpKind, FollowUpRunner]) -> None:
         self._engine = engine
-        self._runner = runner
-        scorers = engine.app.scorers.values()
-        self._handlers = frozenset(scorer_handler(scorer.name) for scorer in scorers)
-        longest = max((scorer.timeout or 0.0 for scorer in scorers), default=0.0)
-        self._lease = max(longest, settings.scorer_timeout) + MARGIN
+        self._runners = runners
+        self._handlers = frozenset[str]().union(*(runner.handlers for runner in runners.values()))
+        self._lease = max(runner.longest for runner in runners.values()) + MARGIN
         self._tasks: set[asyncio.Task[None]] = set()
         self._more = False
         self._look = asyncio.Event()
@@ -156,8 +149,8 @@ class FollowUps:
     async def _do(self, row: FollowUpRow) -> None:
         told = {"run_id": row.run_id, "follow_up": row.name}
         try:
-            outcome = await self._outcome(row)
-            if await self._engine.store.settle_follow_up(self._settled(row, outcome)):
+            attempt = await self._attempt(row)
+            if await self._engine.store.settle_follow_up(self._settled(row, attempt)):
                 # Those who wait for it look again, in every process.
                 self._engine.hub.publish((row.tenant, row.run_id), None, None)
         except NotFound:  # the run was deleted
@@ -167,39 +160,40 @@ class FollowUps:
         except Exception:
             _log.exception("follow_up_failed", **told)
 
-    async def _outcome(self, row: FollowUpRow) -> Scored:
-        engine = self._engine
+    async def _attempt(self, row: FollowUpRow) -> Attempt:
+        engine, runner = self._engine, self._runners[row.kind]
         if row.attempts > 1 + len(DELAYS):
-            return Scored(row.name, error="The processes that ran the scorer died.")
-        scorer = engine.app.scorers.get(row.subject)
-        if scorer is None:
-            return Scored(row.name, error=f"No server has a scorer called {row.subject!r}.")
+            return Attempt(runner.lost(row))
+        if lacking := runner.lacks(row):
+            return Attempt(lacking)
         snapshot = await engine.recollected(await engine.store.load(row.tenant, row.run_id))
-        try:
-            spec = prompt.processed(snapshot.spec, snapshot.processing)
-            given = scorer_input(snapshot.run, spec, snapshot.steps, snapshot.calls)
-        except Exception:
-            _log.exception("follow_up_failed", run_id=row.run_id, follow_up=row.name)
-            return Scored(row.name, error="The server failed.")
         with engine.telemetry.afterwards(snapshot, engine.app.agents.get(snapshot.run.agent_id)):
-            return await self._runner.run(scorer, given)
+            try:
+                return await runner.run(row, snapshot)
+            except StoreError:
+                raise
+            except Exception:
+                _log.exception("follow_up_failed", run_id=row.run_id, follow_up=row.name)
+                return Attempt("The server failed.")
 
-    def _settled(self, row: FollowUpRow, outcome: Scored) -> FollowUpRow:
+    def _settled(self, row: FollowUpRow, attempt: Attempt) -> FollowUpRow:
         """The job after an attempt that came to this."""
         now = now_ms()
         row = msgspec.structs.replace(
             row,
             owner="",
             due_time=0,
-            score=outcome.score,
-            reason=outcome.reason,
-            error=outcome.error,
-            usage=row.usage + outcome.usage,
-            duration_ms=outcome.duration_ms,
+            score=attempt.score,
+            reason=attempt.reason,
+            title=attempt.title,
+            error=attempt.error,
+            usage=row.usage + attempt.usage,
+            duration_ms=attempt.duration_ms,
         )
-        if outcome.score is not None:
-            return msgspec.structs.replace(row, state="succeeded", finish_time=now)
-        if row.attempts > len(DELAYS) or row.subject not in self._engine.app.scorers:
+        if not attempt.error:
+            state: FollowUpState = "skipped" if attempt.skipped else "succeeded"
+            return msgspec.structs.replace(row, state=state, finish_time=now)
+        if row.attempts > len(DELAYS) or self._runners[row.kind].lacks(row):
             _log.warning("follow_up_given_up", run_id=row.run_id, follow_up=row.name, error=row.error[:300])
             return msgspec.structs.replace(row, state="failed", finish_time=now)
         delay = DELAYS[row.attempts - 1]

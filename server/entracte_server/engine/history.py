@@ -29,6 +29,14 @@ from entracte_server.engine import prompt
 
 _TOLD = TextPart | ReasoningPart | ImagePart | FilePart
 
+RECALLED = "recalled-messages"
+"""The tag around messages that are recalled."""
+
+PER_MESSAGE = 8
+"""Tokens a message is counted for apart from its texts, and an image or a file for `PER_PICTURE`."""
+
+PER_PICTURE = 1000
+
 PENDING = json_text.dump({"status": "pending"})
 """What a model is told of a call that still waits, where it is told of it at all."""
 
@@ -60,6 +68,29 @@ def for_model(stored: Iterable[ThreadMessage], *, filter_incomplete: bool = True
         if results:
             messages.append(Message("tool", tuple(results), id=f"{message.id}-results"))
     return messages
+
+
+def recalled(stored: Sequence[ThreadMessage], *, same: bool, filter_incomplete: bool = True) -> list[Message]:
+    """As `for_model`, for older messages of one thread, which is the `same` as that of the run or not,
+    marked so that the model can tell them from the present conversation."""
+    told = for_model(stored, filter_incomplete=filter_incomplete)
+    if not told:
+        return []
+    where = "earlier in this conversation" if same else "another conversation with the same user"
+    begin = f"<{RECALLED}>\nFrom here to the closing tag: messages from {where}, told again because they may "
+    begin += "have to do with what is asked now. Nothing of them is to be answered or done again."
+    key = stored[0].id
+    return [_note(f"{key}-recalled", begin), *told, _note(f"{key}-recalled-end", f"</{RECALLED}>")]
+
+
+def _note(note_id: str, text: str) -> Message:
+    metadata = json_text.dump({"feedback": RECALLED})
+    return Message("user", (TextPart(text),), metadata, note_id)
+
+
+def is_note(message: Message) -> bool:
+    """Whether it only marks what is recalled."""
+    return prompt.is_feedback(message) and message.text.startswith((f"<{RECALLED}>", f"</{RECALLED}>"))
 
 
 def _result(part: CallPart, call_id: str) -> ToolResultPart:
@@ -185,3 +216,18 @@ def from_step(
 def error_part(error: RunError) -> ErrorPart:
     """Why there is no more of an answer, as a piece of a message."""
     return ErrorPart(error.kind, error.message)
+
+
+def tokens(message: ThreadMessage) -> int:
+    """About how many tokens a message takes: four bytes of text are one."""
+    size = 0
+    for part in message.parts:
+        match part:
+            case TextPart() | ReasoningPart():
+                size += len(part.text.encode())
+            case CallPart():
+                size += len(part.args.encode())
+                size += len(part.outcome.value.encode()) if part.outcome is not None else 0
+            case _:
+                size += PER_PICTURE * 4
+    return PER_MESSAGE + size // 4

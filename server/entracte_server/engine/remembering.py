@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from entracte_server.agents.agent import Agent
+from entracte_server.agents.tools import Arguments, Tool
+from entracte_server.agents.working_memory import TOOL_NAME
 from entracte_server.domain.memory import DEFAULT_HISTORY_TOKENS, DEFAULT_LAST_MESSAGES, MemoryOptions
-from entracte_server.domain.messages import ReasoningPart, TextPart
+from entracte_server.domain.messages import Message
 from entracte_server.domain.results import RunError
-from entracte_server.domain.runs import Remembered, RunSpec, Snapshot
-from entracte_server.domain.threads import CallPart, ThreadMessage
-from entracte_server.engine import history, prompt
+from entracte_server.domain.runs import CallRow, Outcome, Remembered, RunSpec, Snapshot
+from entracte_server.domain.threads import ThreadMessage
+from entracte_server.engine import history, older, prompt, working_memory
 from entracte_server.engine.childlog import root_log
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settings import EngineSettings
+from entracte_server.engine.settle import HandedOver
 from entracte_server.store.base import NotFound, Store
 from entracte_server.store.threads import MessageRange, ThreadClaim
 
@@ -31,11 +34,6 @@ PAGE = 100
 
 MAX_BACK = 1000
 """Messages that are looked through for the beginning of an exchange."""
-
-PER_MESSAGE = 8
-"""Tokens a message is counted for apart from its texts, and an image or a file for `PER_PICTURE`."""
-
-PER_PICTURE = 1000
 
 
 class Memory:
@@ -49,6 +47,7 @@ class Memory:
         self._processing = snapshot.processing
         self._remembered = snapshot.remembered
         self._saved: dict[str, ThreadMessage] = {}
+        self._notes = working_memory.notes_of(run, options)
 
     async def load(self) -> None:
         """Find what the run remembers, at its first segment, and read it. Raises `StoreUnavailable`."""
@@ -58,6 +57,8 @@ class Memory:
             self._log.stage(remembered=self._remembered)
         elif self._saves:
             await self._find_saved()
+        if self._notes is not None:
+            self._notes.version = self._remembered.working_version
         remembered = await spec_with(
             run.services.store, run.log.key[0], self._asked, self._options, self._remembered
         )
@@ -76,9 +77,72 @@ class Memory:
         except NotFound:  # nothing was said, and the run only reads
             found = []
         found = fitting(found, budget)
-        if not found:
-            return Remembered()
-        return Remembered(found[0].position, found[-1].position)
+        recalled = await self._recalled(found, budget - sum(map(history.tokens, found)))
+        noted, version = await self._noted()
+        return Remembered(
+            first=found[0].position if found else 0,
+            last=found[-1].position if found else 0,
+            recalled=recalled.places,
+            working=noted,
+            working_version=version,
+            warning=recalled.warning,
+            untitled=await self._is_untitled(),
+        )
+
+    async def _recalled(self, recent: list[ThreadMessage], budget: int) -> older.Recalled:
+        if self._run.leaving:
+            raise HandedOver
+        async with self._run.until_leaving():
+            return await older.recall(self._run, self._options, recent, budget)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the first answer of the run is to warn of."""
+        warning = "" if self._remembered is None else self._remembered.warning
+        return (warning,) if warning else ()
+
+    async def _noted(self) -> tuple[str | None, int]:
+        """What the model is told of the working memory, and its version."""
+        agent, options = self._run.agent, self._options
+        working = working_memory.chosen(agent, options)
+        if working is None:
+            return None, 0
+        row = await working_memory.found(self._run.services.store, self._run.log.key[0], working, options)
+        told = working_memory.told(working, row.content, may_change=not options.read_only)
+        return told, row.version
+
+    async def _is_untitled(self) -> bool:
+        """Whether the thread is to be given a title after the reply."""
+        options, memory = self._options, self._run.agent.memory
+        wanted = options.generate_title
+        if wanted is None:
+            wanted = memory is not None and memory.generate_title
+        if not wanted or options.read_only or not options.save_messages:
+            return False
+        try:
+            view = await self._run.services.store.get_thread(self._run.log.key[0], options.thread_id)
+        except NotFound:  # it was deleted
+            return False
+        return not view.thread.title
+
+    @property
+    def untitled(self) -> bool:
+        """Whether the thread is to be given a title after the reply."""
+        return self._remembered is not None and self._remembered.untitled
+
+    async def refusal(self, tool: Tool, arguments: Arguments, call: CallRow) -> Outcome | None:
+        """Why a call that would change the working memory is not executed. Raises `StoreUnavailable`."""
+        if self._notes is None or tool.name != TOOL_NAME:
+            return None
+        return await self._notes.refusal(arguments, call)
+
+    def came_to(self, call: CallRow, outcome: Outcome) -> None:
+        """What an executed call came to, which is about to be written; with it what it noted down."""
+        if self._notes is None or self._remembered is None or call.tool_name != TOOL_NAME:
+            return
+        self._notes.came_to(call, outcome)
+        self._remembered = msgspec.structs.replace(self._remembered, working_version=self._notes.version)
+        self._log.stage(remembered=self._remembered)
 
     async def _find_saved(self) -> None:
         """What an earlier segment added: it keeps its times, and is not written again unless it changed."""
@@ -177,7 +241,7 @@ async def last_messages(
         if not page:
             break
         found = [*page, *found]
-        budget -= sum(map(_tokens, page))
+        budget -= sum(map(history.tokens, page))
     looked = 0
     while found and found[0].role != "user" and looked < MAX_BACK:
         page = await _before(store, tenant, thread_id, found, PAGE)
@@ -203,38 +267,25 @@ def fitting(messages: Sequence[ThreadMessage], budget: int) -> list[ThreadMessag
     """The newest exchanges that take about `budget` tokens together at most."""
     found: list[ThreadMessage] = []
     for exchange in reversed(history.exchanges(messages)):
-        budget -= sum(map(_tokens, exchange))
+        budget -= sum(map(history.tokens, exchange))
         if budget < 0:
             break
         found = [*exchange, *found]
     return found
 
 
-def _tokens(message: ThreadMessage) -> int:
-    """About how many tokens a message takes: four bytes of text are one."""
-    size = 0
-    for part in message.parts:
-        match part:
-            case TextPart() | ReasoningPart():
-                size += len(part.text.encode())
-            case CallPart():
-                size += len(part.args.encode())
-                size += len(part.outcome.value.encode()) if part.outcome is not None else 0
-            case _:
-                size += PER_PICTURE * 4
-    return PER_MESSAGE + size // 4
-
-
 async def spec_with(
     store: Store, tenant: str, spec: RunSpec, options: MemoryOptions, remembered: Remembered
 ) -> RunSpec:
     """What a run was asked, with what it remembers."""
-    stored: list[ThreadMessage] = []
-    for thread_id, position in remembered.recalled:
-        stored += await _read(store, tenant, thread_id, position, position)
+    told: list[Message] = []
+    recalled = await older.read_places(store, tenant, options.resource_id, remembered.recalled)
+    for thread_id, messages in recalled:
+        same = thread_id == options.thread_id
+        told += history.recalled(messages, same=same, filter_incomplete=options.filter_incomplete)
     if remembered.last:
-        stored += await _read(store, tenant, options.thread_id, remembered.first, remembered.last)
-    told = history.for_model(stored, filter_incomplete=options.filter_incomplete)
+        recent = await _read(store, tenant, options.thread_id, remembered.first, remembered.last)
+        told += history.for_model(recent, filter_incomplete=options.filter_incomplete)
     known = () if remembered.working is None else (remembered.working,)
     return msgspec.structs.replace(spec, history=tuple(told), known=known)
 

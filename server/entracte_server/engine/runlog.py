@@ -40,6 +40,7 @@ from entracte_server.store.base import (
     StoreUnavailable,
     Written,
 )
+from entracte_server.store.working_memory import Note
 from entracte_server.wire.codec import ChunkEncoder
 
 _log = structlog.get_logger(__name__)
@@ -83,6 +84,7 @@ class RunLog:
         "_lease",
         "_messages",
         "_next",
+        "_note",
         "_opened",
         "_park",
         "_patch",
@@ -120,6 +122,7 @@ class RunLog:
         self._processing: Processing | None = None
         self._remembered: Remembered | None = None
         self._messages: list[ThreadMessage] = []
+        self._note: Note | None = None
         self._steps: list[StepRecord] = []
         self._calls: dict[str, CallRow] = {}
         self._children: dict[str, ChildWrite] = {}
@@ -181,6 +184,7 @@ class RunLog:
         processing: Processing | None = None,
         messages: Iterable[ThreadMessage] = (),
         remembered: Remembered | None = None,
+        note: Note | None = None,
     ) -> None:
         """Add changes of state; they are written with the next `commit`, and with a `flush`."""
         if patch is not None:
@@ -195,6 +199,8 @@ class RunLog:
         self._messages.extend(messages)
         if remembered is not None:
             self._remembered = remembered
+        if note is not None:
+            self._note = note
 
     def stage_child(self, run_id: str, change: Callable[[ChildWrite], ChildWrite]) -> None:
         """Add changes of a sub-agent's run, as `stage` does, to those that wait to be written."""
@@ -297,6 +303,7 @@ class RunLog:
             or self._messages
             or self._remembered
             or self._children
+            or self._note
         )
         if self._park is not None and self._park.chunks.first != self._next:
             self._park = None  # a sub-agent goes on
@@ -324,6 +331,7 @@ class RunLog:
             messages=tuple(self._messages),
             remembered=self._remembered,
             children=tuple(self._children.values()) if self._children else (),
+            note=self._note,
         )
         self._buffer = []
         self._size = 0
@@ -337,6 +345,7 @@ class RunLog:
             self._processing = None
             self._messages = []
             self._remembered = None
+            self._note = None
         self._park = self._end = self._release = None
         waiter, self._waiter = self._waiter, None
         self._tries = 0

@@ -21,7 +21,7 @@ from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
 from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import CallRow, RunRow, RunSpec, StepRecord
-from entracte_server.engine import prompt
+from entracte_server.engine import history, prompt
 from entracte_server.engine.authored import AuthoredCode, message_of
 from entracte_server.engine.questions import ask, step_text
 from entracte_server.engine.settings import EngineSettings
@@ -133,7 +133,7 @@ def scorer_input(
         agent_id=run.agent_id,
         text="".join(step_text(record) for record in steps if not record.is_draft),
         input_messages=tuple(message for message in asked if message.role != "system"),
-        remembered_messages=spec.history,
+        remembered_messages=tuple(message for message in spec.history if not history.is_note(message)),
         system_messages=tuple(message for message in asked if message.role == "system"),
         output_messages=tuple(prompt.answers(steps, calls)),
         tool_uses=tuple(tool_use(call) for call in calls if not call.provider_executed),

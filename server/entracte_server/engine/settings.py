@@ -27,6 +27,8 @@ class EngineSettings(Data, frozen=True):
         of all and of one principal.
     thread_queue: how many runs may wait for one thread.
     queue_timeout: how long a run may wait for its thread, unless its caller says otherwise.
+    recall_messages: how many messages a run searches at most, the newest.
+    recall_timeout: how long that may take; the run goes on without.
     retain_chunks, retain_runs: how long the chunk logs of ended runs, and ended runs, are kept; None:
         until they are deleted.
     retain_requests: how long a repeated request is recognised; None: for ever.
@@ -51,6 +53,8 @@ class EngineSettings(Data, frozen=True):
     runs_per_principal: int = 10_000
     thread_queue: int = 100
     queue_timeout: float = 600.0
+    recall_messages: int = 100_000
+    recall_timeout: float = 10.0
     retain_chunks: float | None = None
     retain_runs: float | None = None
     retain_requests: float | None = 7 * 86400.0

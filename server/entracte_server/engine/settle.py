@@ -395,7 +395,10 @@ class Settlement:
     async def _execute(
         self, call: CallRow, tool: Tool, arguments: Arguments, context: ToolContext[Any]
     ) -> Came:
-        outcome = await self._run.services.tools.run(tool, arguments, context)
+        memory = self._run.memory
+        outcome: Came | None = None if memory is None else await memory.refusal(tool, arguments, call)
+        if outcome is None:
+            outcome = await self._run.services.tools.run(tool, arguments, context)
         processing = self._processing
         if processing is not None and isinstance(outcome, Outcome) and processing.looks_at(outcome):
             return await processing.tool_result(call, outcome)
@@ -443,6 +446,8 @@ class Settlement:
 
     def _came_to(self, call: CallRow, outcome: Came) -> None:
         if isinstance(outcome, Outcome):
+            if self._run.memory is not None:
+                self._run.memory.came_to(call, outcome)
             self._settled(call, outcome)
             self._hooks.after(self._run.calls[call.call_id])
             return

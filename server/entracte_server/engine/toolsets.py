@@ -16,6 +16,7 @@ from entracte_server.agents.tools import Tool
 from entracte_server.domain import json_text
 from entracte_server.domain.errors import Refusal, invalid
 from entracte_server.domain.options import ClientTool, PinnedTool, RunOptions
+from entracte_server.engine import working_memory
 
 if TYPE_CHECKING:
     from entracte_server.engine.mcp_connection import McpConnection
@@ -52,6 +53,7 @@ class Toolsets:
         """The tools of a run, as far as they are active."""
         server_tools = self.server_tools(agent, options.toolsets, options.pinned_tools)
         tools: dict[str, Tool | ClientTool] = {**server_tools}
+        tools.update(working_memory.tools_in(agent, options.memory))
         tools.update((tool.name, tool) for tool in options.client_tools)
         if options.active_tools is None:
             return tools

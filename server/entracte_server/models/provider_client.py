@@ -1,7 +1,7 @@
 """The connections to one provider."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import httpx2
@@ -42,6 +42,7 @@ class ProviderClient:
 
     def __init__(self, settings: ProviderSettings) -> None:
         self.key = settings.key()
+        self._settings = settings
         limits = httpx2.Limits(
             max_connections=_MAX_CONNECTIONS, max_keepalive_connections=100, keepalive_expiry=30.0
         )
@@ -85,6 +86,18 @@ class ProviderClient:
         if headers:
             request.headers.update({k: v for k, v in headers.items() if not self.owns(k)})
         return await self._http.send(request, stream=True)
+
+    async def embeddings(self, model: str, texts: Sequence[str]) -> list[list[float]]:
+        """The vectors of some texts, in their order, as the provider gave them. Raises `openai.OpenAIError`,
+        and `ValueError`, `TypeError` or `AttributeError` for an answer that is none."""
+        settings = self._settings
+        client = self._openai.with_options(
+            max_retries=settings.max_retries,
+            timeout=httpx2.Timeout(settings.idle_timeout, connect=settings.connect_timeout),
+        )
+        # As numbers: not every server that speaks this dialect knows the other encoding.
+        answer = await client.embeddings.create(model=model, input=list(texts), encoding_format="float")
+        return [item.embedding for item in sorted(answer.data, key=lambda item: item.index or 0)]
 
     async def aclose(self) -> None:
         """Closes all connections."""

@@ -10,6 +10,7 @@ from entracte_server.domain.data import Data
 from entracte_server.models.base import Model, ResponseFormats
 
 if TYPE_CHECKING:
+    from entracte_server.models.embedding import Embedder
     from entracte_server.models.openai_model import OpenAIModel
     from entracte_server.models.provider_client import ProviderClient
 
@@ -198,15 +199,27 @@ class Providers:
         """The model called `provider/model`. Raises `UnknownProvider` and `MissingApiKey`."""
         model = self._models.get(name)
         if model is None:
-            provider, slash, model_name = name.partition("/")
-            if not slash or not model_name:
-                raise UnknownProvider(f"a model is named provider/model, not {name!r}")
-            settings = self.settings(provider)
-            settings.key()
+            settings, model_name = self._named(name)
             model = _model_class(settings)(model_name, settings, lambda: self._client(settings))
             if len(self._models) < MAX_MODELS:
                 self._models[name] = model
         return model
+
+    def embedder(self, name: str) -> "Embedder":
+        """The embedding model called `provider/model`. Raises `UnknownProvider` and `MissingApiKey`."""
+        from entracte_server.models.openai_embedder import OpenAIEmbedder
+
+        settings, model_name = self._named(name)
+        return OpenAIEmbedder(model_name, settings, lambda: self._client(settings))
+
+    def _named(self, name: str) -> tuple[ProviderSettings, str]:
+        """The provider of a model, to which one can sign in, and what it calls the model."""
+        provider, slash, model_name = name.partition("/")
+        if not slash or not model_name:
+            raise UnknownProvider(f"a model is named provider/model, not {name!r}")
+        settings = self.settings(provider)
+        settings.key()
+        return settings, model_name
 
     async def load(self) -> None:
         """Imports what calls of the resolved models need, in a thread. Without it the first call does,

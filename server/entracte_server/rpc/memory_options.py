@@ -3,8 +3,15 @@
 from typing import Literal
 
 from entracte.v1 import options_pb2
+from entracte_server.agents.agent import Agent
 from entracte_server.domain.errors import invalid
-from entracte_server.domain.memory import MemoryOptions
+from entracte_server.domain.memory import (
+    MAX_MESSAGE_RANGE,
+    MAX_TOP_K,
+    MemoryOptions,
+    RecallOptions,
+    RecallScope,
+)
 from entracte_server.rpc import checks
 
 MAX_MESSAGES = 10_000
@@ -26,13 +33,18 @@ _ON_PARKED: dict[int, Literal["refuse", "cancel", "queue"]] = {
     options_pb2.ON_PARKED_THREAD_QUEUE: "queue",
 }
 
+_SCOPES: dict[int, RecallScope | None] = {
+    options_pb2.SemanticRecall.SCOPE_UNSPECIFIED: None,
+    options_pb2.SemanticRecall.SCOPE_THREAD: "thread",
+    options_pb2.SemanticRecall.SCOPE_RESOURCE: "resource",
+}
 
-def memory_from(options: options_pb2.GenerateOptions) -> MemoryOptions | None:
-    """The thread of a run; None where it has none. Raises `Refusal`."""
+
+def memory_from(agent: Agent, options: options_pb2.GenerateOptions) -> MemoryOptions | None:
+    """The thread of a run of `agent`; None where it has none. Raises `Refusal`."""
     if not options.HasField("memory"):
         return None
     given = options.memory
-    _refuse_unsupported(given)
     on_busy, on_parked = _waiting(given)
     _check_read_only(given, on_busy, on_parked)
     thread_id, resource_id = _thread(given)
@@ -55,6 +67,9 @@ def memory_from(options: options_pb2.GenerateOptions) -> MemoryOptions | None:
         on_busy=on_busy,
         on_parked=on_parked,
         queue_timeout=_queue_timeout(given),
+        semantic_recall=_recall(given),
+        working_memory=_working_memory(agent, given),
+        generate_title=_generate_title(given),
     )
 
 
@@ -63,15 +78,6 @@ def save_per_step(options: options_pb2.GenerateOptions) -> bool:
     if options.save_per_step and not options.HasField("memory"):
         raise invalid("options.save_per_step", "goes with options.memory: without a thread nothing is saved")
     return options.save_per_step
-
-
-def _refuse_unsupported(given: options_pb2.MemoryOptions) -> None:
-    if given.HasField("semantic_recall"):
-        raise checks.unsupported(f"{_FIELD}.semantic_recall")
-    if given.working_memory:
-        raise checks.unsupported(f"{_FIELD}.working_memory")
-    if given.generate_title:
-        raise checks.unsupported(f"{_FIELD}.generate_title")
 
 
 def _thread(given: options_pb2.MemoryOptions) -> tuple[str, str]:
@@ -113,6 +119,29 @@ def _check_read_only(given: options_pb2.MemoryOptions, on_busy: str, on_parked: 
         raise invalid(f"{_FIELD}.save_messages", "does not go with read_only, which writes nothing")
 
 
+def _working_memory(agent: Agent, given: options_pb2.MemoryOptions) -> bool | None:
+    if not given.HasField("working_memory"):
+        return None
+    if given.working_memory and (agent.memory is None or agent.memory.working_memory is None):
+        raise invalid(
+            f"{_FIELD}.working_memory",
+            f"the agent {agent.id!r} is made without one: give it Memory(working_memory=...)",
+        )
+    return given.working_memory
+
+
+def _generate_title(given: options_pb2.MemoryOptions) -> bool | None:
+    if not given.HasField("generate_title"):
+        return None
+    unsaved = given.read_only or (given.HasField("save_messages") and not given.save_messages)
+    if given.generate_title and unsaved:
+        raise invalid(
+            f"{_FIELD}.generate_title",
+            "does not go with read_only, nor without save_messages: the run leaves nothing on the thread",
+        )
+    return given.generate_title
+
+
 def _count(given: options_pb2.MemoryOptions) -> int | None:
     if not given.HasField("last_messages"):
         return None
@@ -129,6 +158,23 @@ def _tokens(given: options_pb2.MemoryOptions) -> int | None:
             f"{_FIELD}.max_history_tokens", "must be at least 1; last_messages = 0 shows no earlier messages"
         )
     return given.max_history_tokens
+
+
+def _recall(given: options_pb2.MemoryOptions) -> RecallOptions | None:
+    if not given.HasField("semantic_recall"):
+        return None
+    recall, field = given.semantic_recall, f"{_FIELD}.semantic_recall"
+    if not 0 <= recall.top_k <= MAX_TOP_K:
+        raise invalid(f"{field}.top_k", f"must be from 0 (none) to {MAX_TOP_K}")
+    if not 0 <= recall.message_range <= MAX_MESSAGE_RANGE:
+        raise invalid(f"{field}.message_range", f"must be from 0 to {MAX_MESSAGE_RANGE}")
+    if recall.scope not in _SCOPES:
+        raise invalid(f"{field}.scope", "is not a value this server knows")
+    return RecallOptions(
+        top_k=recall.top_k if recall.HasField("top_k") else None,
+        message_range=recall.message_range if recall.HasField("message_range") else None,
+        scope=_SCOPES[recall.scope],
+    )
 
 
 def _queue_timeout(given: options_pb2.MemoryOptions) -> float | None:

@@ -19,6 +19,7 @@ from entracte_server.domain.options import (
     RunOptions,
     ToolChoice,
 )
+from entracte_server.engine import working_memory
 from entracte_server.rpc import checks
 from entracte_server.rpc.approval_options import approval_from
 from entracte_server.rpc.call import current
@@ -122,6 +123,8 @@ def options_from(
 ) -> RunOptions:
     """The options of a run of `agent`, all of them supported. The server executes `tools`, some of them from
     `toolsets`, and of these the `pinned` from MCP servers. Raises `Refusal`."""
+    memory = memory_from(agent, options)
+    tools = {**tools, **working_memory.tools_in(agent, memory)}
     client_tools = _client_tools(tools, options)
     names = {*tools, *(tool.name for tool in client_tools)}
     instructions = system_from("options.instructions", options.instructions)
@@ -166,7 +169,7 @@ def options_from(
         input_processors=processor_refs(app, options, "input_processors"),
         output_processors=processor_refs(app, options, "output_processors"),
         max_processor_retries=max_retries(options),
-        memory=memory_from(options),
+        memory=memory,
         save_per_step=save_per_step(options),
     )
     check_prices(app, agent, made)

@@ -67,6 +67,8 @@ def follow_up_message(row: FollowUpRow) -> follow_up_pb2.FollowUp:
     if row.score is not None:
         message.score.score = row.score
         message.score.reason = row.reason
+    if row.title:
+        message.title = row.title
     return message
 
 

@@ -8,7 +8,7 @@ from entracte_server.domain.errors import Refusal
 from entracte_server.domain.messages import ReasoningPart, TextPart
 from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import CallRow, PendingRow, Snapshot, StepRecord
-from entracte_server.engine import prompt
+from entracte_server.engine import history, prompt
 from entracte_server.engine.scoring import scorer_input, scoring_data
 from entracte_server.models.rate_limits import Limit, read_limits
 from entracte_server.rpc.messages import to_messages, to_reasoning
@@ -119,7 +119,8 @@ def result_message(
         messages=to_messages(spec.input),
     )
     asked = len(result.messages)
-    result.remembered_messages.extend(to_messages(spec.history))
+    remembered = [message for message in spec.history if not history.is_note(message)]
+    result.remembered_messages.extend(to_messages(remembered))
     if snapshot.spec.trace is not None:
         result.trace_id, result.span_id = snapshot.spec.trace.trace_id, snapshot.spec.trace.span_id
     texts = []

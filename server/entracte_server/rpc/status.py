@@ -80,6 +80,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "THREAD_QUEUE_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "THREAD_OF_OTHER_RESOURCE": grpc.StatusCode.FAILED_PRECONDITION,
     "RUN_OF_SUB_AGENT": grpc.StatusCode.FAILED_PRECONDITION,
+    "WORKING_MEMORY_CHANGED": grpc.StatusCode.ABORTED,
 }
 
 

@@ -1,13 +1,14 @@
 """ThreadService: keeps conversations."""
 
 from entracte.v1 import thread_service_pb2 as pb
+from entracte.v1 import working_memory_pb2 as pb_working
 from entracte_server.domain.errors import Refusal, invalid
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.threads import Author, ThreadRow, ThreadView
 from entracte_server.engine.engine import Engine
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.threads import refusal_of_deletion
-from entracte_server.rpc import checks
+from entracte_server.rpc import checks, working_memory
 from entracte_server.rpc.call import Context, current
 from entracte_server.rpc.thread_pages import page_of_messages, page_of_threads
 from entracte_server.rpc.threads import AUTHORS, thread_message
@@ -137,6 +138,18 @@ class ThreadService:
         return pb.ListThreadMessagesResponse(
             messages=found, next_page_token=checks.page_token(request, following)
         )
+
+    async def GetWorkingMemory(
+        self, request: pb_working.GetWorkingMemoryRequest, context: Context
+    ) -> pb_working.GetWorkingMemoryResponse:
+        """Read what agents noted down."""
+        return await working_memory.read(self._engine.store, current.get().principal.tenant, request)
+
+    async def UpdateWorkingMemory(
+        self, request: pb_working.UpdateWorkingMemoryRequest, context: Context
+    ) -> pb_working.UpdateWorkingMemoryResponse:
+        """Replace what agents noted down."""
+        return await working_memory.replace(self._engine.store, self._changing(), request)
 
     def _changing(self) -> str:
         """The tenant of a caller who may change threads."""

@@ -16,7 +16,7 @@ a cancellation) and found by its owner with `commands`; `signals` only make that
 
 from asyncio import Future
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from entracte_server.domain.chunks import FinishReason, StopCause
 from entracte_server.domain.data import Data
@@ -38,96 +38,25 @@ from entracte_server.domain.threads import ThreadMessage
 from entracte_server.store.changes import ChildWrite as ChildWrite
 from entracte_server.store.changes import RunPatch as RunPatch
 from entracte_server.store.changes import Standing as Standing
+from entracte_server.store.errors import LeaseLost as LeaseLost
+from entracte_server.store.errors import MemoryChanged as MemoryChanged
+from entracte_server.store.errors import NotFound as NotFound
+from entracte_server.store.errors import RefusalCause as RefusalCause
+from entracte_server.store.errors import Refused as Refused
+from entracte_server.store.errors import RequestReused as RequestReused
+from entracte_server.store.errors import RunExists as RunExists
+from entracte_server.store.errors import StoreError as StoreError
+from entracte_server.store.errors import StoreUnavailable as StoreUnavailable
+from entracte_server.store.errors import ThreadBusy as ThreadBusy
+from entracte_server.store.errors import ThreadExists as ThreadExists
+from entracte_server.store.errors import ThreadNotYours as ThreadNotYours
+from entracte_server.store.errors import WrongDatabase as WrongDatabase
 from entracte_server.store.requests import Made as Made
 from entracte_server.store.requests import RequestKey as RequestKey
 from entracte_server.store.signals import Signals
 from entracte_server.store.threads import ThreadClaim, ThreadStore
-
-
-class StoreError(Exception):
-    """The root of what stores raise.
-
-    StoreError
-    ├── StoreUnavailable     the database does not answer or cannot write; most likely, but not surely,
-    │                        nothing was changed
-    ├── WrongDatabase        the database is none this code can use
-    ├── LeaseLost            the run is owned by somebody else now; nothing was changed
-    ├── NotFound             no such row for this tenant
-    ├── RunExists            the run id is taken
-    ├── ThreadExists         the thread id is taken
-    ├── ThreadNotYours       the thread is another resource's
-    ├── ThreadBusy           another run has the thread, and this one may not wait for it
-    ├── RequestReused        the request id was used with another body
-    └── Refused              the condition of the change does not hold
-    """
-
-
-class StoreUnavailable(StoreError):
-    """The database does not answer or cannot write (locked, full, I/O error)."""
-
-
-class WrongDatabase(StoreError):
-    """Not a database this code can use: newer than the code, or of another program."""
-
-
-class LeaseLost(StoreError):
-    """The writer does not own the run any more."""
-
-
-class NotFound(StoreError):
-    """No such row for this tenant."""
-
-
-class RunExists(StoreError):
-    """The run id is taken."""
-
-
-class ThreadExists(StoreError):
-    """The thread id is taken."""
-
-
-class ThreadNotYours(StoreError):
-    """The thread is another resource's."""
-
-
-class ThreadBusy(StoreError):
-    """Another run has the thread, and this one may not wait for it: `holder` is its row, `pending` are its
-    open calls, and `queued` says how many wait already."""
-
-    def __init__(self, holder: RunRow, pending: tuple[PendingRow, ...], queued: int) -> None:
-        super().__init__(f"run {holder.run_id} has the thread")
-        self.holder = holder
-        self.pending = pending
-        self.queued = queued
-
-
-class RequestReused(StoreError):
-    """The request id was used with another body."""
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(f"request id {request_id} was used with another body")
-        self.request_id = request_id
-
-
-RefusalCause = Literal["decided", "expired", "not-expired", "claimed", "finished", "not-finished"]
-
-
-class Refused(StoreError):
-    """A change whose condition does not hold. `pending`, `decision` and `run` show why."""
-
-    def __init__(
-        self,
-        cause: RefusalCause,
-        *,
-        pending: PendingRow | None = None,
-        decision: DecisionRow | None = None,
-        run: RunRow | None = None,
-    ) -> None:
-        super().__init__(cause)
-        self.cause = cause
-        self.pending = pending
-        self.decision = decision
-        self.run = run
+from entracte_server.store.vectors import VectorStore
+from entracte_server.store.working_memory import Note, WorkingMemoryStore
 
 
 class ChunkRow(Data, frozen=True, gc=False):
@@ -193,7 +122,8 @@ class RunWrite(Data, frozen=True):
     `calls` are inserted or replaced by call id, `steps` inserted or replaced by step number,
     `processing` and `remembered` replace what was there. `messages` are added to the thread that the run
     has, or replace those with their ids, which keep their positions; where it has none, because it only
-    reads, because its turn has not come or because the thread was deleted, they are dropped.
+    reads, because its turn has not come or because the thread was deleted, they are dropped. `note` replaces
+    a working memory.
     `opened` pending calls are inserted; each decision of `closed` settles the pending call it names,
     unless somebody decided it before; its `sequence`, when it has none, is the run's last before this
     write. Chunks follow the run's last sequence, otherwise it is a `ValueError`.
@@ -220,6 +150,7 @@ class RunWrite(Data, frozen=True):
     messages: tuple[ThreadMessage, ...] = ()
     remembered: Remembered | None = None
     children: tuple[ChildWrite, ...] = ()
+    note: Note | None = None
 
 
 class Written(Data, frozen=True):
@@ -378,7 +309,7 @@ class ClaimFollowUps(Data, frozen=True):
     given_up: int = 0
 
 
-class Store(ThreadStore, Protocol):
+class Store(ThreadStore, WorkingMemoryStore, VectorStore, Protocol):
     """Keeps runs. All methods raise `StoreUnavailable` when the database does not answer.
 
     Cursors of lists are opaque to callers; empty starts at the beginning; one that is none of this list

@@ -19,6 +19,7 @@ class FollowUpData(Data, frozen=True):
     error: str = ""
     usage: Usage = Usage()
     duration_ms: int = 0
+    title: str = ""
 
 
 _decode = msgspec.msgpack.Decoder(FollowUpData).decode
@@ -41,6 +42,7 @@ def follow_up_data(row: FollowUpRow) -> bytes:
             error=row.error,
             usage=row.usage,
             duration_ms=row.duration_ms,
+            title=row.title,
         )
     )
 
@@ -67,4 +69,5 @@ def follow_up_row(row: Row) -> FollowUpRow:
         error=data.error,
         usage=data.usage,
         duration_ms=data.duration_ms,
+        title=data.title,
     )

@@ -50,7 +50,8 @@ class CreateThread(Data, frozen=True):
 
 class UpdateThread(Data, frozen=True):
     """Change a thread: None leaves a value as it is. `metadata` is the JSON text of an object; empty removes
-    it. With `if_untitled` a thread that has a title stays as it is."""
+    it. A thread stays as it is if it has a title, with `if_untitled`; and if the run `if_run` said
+    nothing on it, where that is given: another thread may have its id by now."""
 
     tenant: str
     thread_id: str
@@ -58,6 +59,7 @@ class UpdateThread(Data, frozen=True):
     title: str | None = None
     metadata: str | None = None
     if_untitled: bool = False
+    if_run: str = ""
     request: RequestKey | None = None
 
 

@@ -9,6 +9,7 @@ from entracte_server.domain.options import ApprovalRules, ClientTool, ModelSetti
 from entracte_server.domain.results import RunError, Usage
 from entracte_server.domain.runs import FileRecord, Outcome, Remembered, Resolution, Response, RunSpec
 from entracte_server.domain.threads import CallPart, SourcePart, ThreadRow, ThreadRun, ThreadView
+from entracte_server.domain.working_memory import WorkingMemoryRow
 from entracte_server.store.base import (
     ChunkRow,
     Claim,
@@ -23,6 +24,8 @@ from entracte_server.store.base import (
     Store,
 )
 from entracte_server.store.threads import DeleteThread, MessageRange, ThreadClaim
+from entracte_server.store.vectors import AddVectors, Reach
+from entracte_server.store.working_memory import Note, SetWorkingMemory
 from entracte_server.testing.store_conformance.builders import (
     NOW,
     OWNER,
@@ -152,10 +155,13 @@ MESSAGES = (
     ),
 )
 REMEMBERED = Remembered(1, 2, (("other", 3),), "Likes tea.")
+NOTED = WorkingMemoryRow(TENANT, "", "resource", "Likes tea. 🙈\0", 2, NOW + 5)
 HAS, WAITS = (
     a_run(run_id=f"golden-{name}", thread_id="golden-thread", resource_id="resource", root_run_id="")
     for name in ("has", "waits")
 )
+REACH = Reach(TENANT, "resource", "e", "golden-thread")
+VECTOR = b"\x00\x00\x80\x3f\xff"
 CREATION = a_request(request_id="golden-create")
 DECIDING = a_request(request_id="golden-decide", principal="bob", method="Resume")
 
@@ -184,13 +190,27 @@ async def fill(store: Store) -> None:
     claim = ThreadClaim(title=THREAD.title, metadata=THREAD.metadata, queue=True, room=1, deadline=NOW)
     for run in (HAS, WAITS):
         await store.create_run(CreateRun(replace(run, root_run_id=run.run_id), SPEC, claim=claim))
-    await store.write(a_write(HAS, messages=MESSAGES, remembered=REMEMBERED))
+    await store.set_working_memory(SetWorkingMemory(TENANT, "Likes coffee.", NOW, resource_id="resource"))
+    note = Note(NOTED.content, NOTED.version, NOTED.update_time, NOTED.resource_id)
+    await store.write(a_write(HAS, messages=MESSAGES, remembered=REMEMBERED, note=note))
+    first, *_ = await store.unembedded(REACH, newest=9, limit=9)
+    await store.add_vectors(AddVectors(TENANT, "e", ((first.thread, 1, VECTOR),)))
 
 
 async def check(store: Store) -> None:
     """All of it is read as it was written, and the runs go on."""
     await check_runs(store)
     await check_threads(store)
+    await check_working_memory(store)
+
+
+async def check_working_memory(store: Store) -> None:
+    """Versions before had none."""
+    there = await store.get_working_memory(TENANT, resource_id="resource")
+    assert there in (NOTED, WorkingMemoryRow(TENANT, resource_id="resource"))
+    op = SetWorkingMemory(TENANT, "New", NOW, resource_id="resource", expected=there.version)
+    changed, _ = await store.set_working_memory(op)
+    assert (changed.content, changed.version) == ("New", there.version + 1)
 
 
 async def check_threads(store: Store) -> None:
@@ -204,6 +224,10 @@ async def check_threads(store: Store) -> None:
         assert tuple(await store.read_messages(TENANT, "golden-thread", MessageRange(), limit=9)) == MESSAGES
         assert (await store.load(TENANT, "golden-has")).remembered == REMEMBERED
         assert [run.run_id for run in await store.overdue(NOW + 1, limit=9)] == ["golden-waits"]
+        vectors = await store.read_vectors(REACH, after=None, limit=9)  # versions before had none
+        assert [(row.position, row.data) for row in vectors] in ([], [(1, VECTOR)])
+        missing = await store.unembedded(REACH, newest=9, limit=9)
+        assert [row.message for row in missing] == list(MESSAGES[len(vectors) :])
         written = await store.write(a_write(HAS, chunks=chunks(1, 1), end=an_end()))
         assert written.freed
         deleted = await store.delete_thread(DeleteThread(TENANT, "golden-thread", NOW, force=True))

@@ -155,6 +155,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION. The run is a sub-agent's: it is cancelled and deleted with its root. Metadata:
     `run_id`, `root_run_id`.
     """
+    ERROR_REASON_WORKING_MEMORY_CHANGED: _ErrorReason.ValueType  # 44
+    """ABORTED. The working memory has another version than the one that was to be changed: read it again.
+    Metadata: `version`.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC was refused: the `reason` of the google.rpc.ErrorInfo (domain `entracte.dev`) that
@@ -296,5 +300,9 @@ ERROR_REASON_THREAD_OF_OTHER_RESOURCE: ErrorReason.ValueType  # 42
 ERROR_REASON_RUN_OF_SUB_AGENT: ErrorReason.ValueType  # 43
 """FAILED_PRECONDITION. The run is a sub-agent's: it is cancelled and deleted with its root. Metadata:
 `run_id`, `root_run_id`.
+"""
+ERROR_REASON_WORKING_MEMORY_CHANGED: ErrorReason.ValueType  # 44
+"""ABORTED. The working memory has another version than the one that was to be changed: read it again.
+Metadata: `version`.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x65ntracte/v1/follow_up.proto\x12\x0b\x65ntracte.v1\x1a\x18\x65ntracte/v1/result.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x03\n\x08\x46ollowUp\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.entracte.v1.FollowUpKind\x12\x0c\n\x04name\x18\x02 \x01(\t\x12)\n\x05state\x18\x03 \x01(\x0e\x32\x1a.entracte.v1.FollowUpState\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x61ttempts\x18\x06 \x01(\r\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\x1b\n\x0esampling_ratio\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12#\n\x05score\x18\t \x01(\x0b\x32\x12.entracte.v1.ScoreH\x00\x12\x0e\n\x06scorer\x18\n \x01(\t\x12!\n\x05usage\x18\x0b \x01(\x0b\x32\x12.entracte.v1.Usage\x12+\n\x08\x64uration\x18\x0c \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07outcomeB\x11\n\x0f_sampling_ratio\"&\n\x05Score\x12\r\n\x05score\x18\x01 \x01(\x01\x12\x0e\n\x06reason\x18\x02 \x01(\t*H\n\x0c\x46ollowUpKind\x12\x1e\n\x1a\x46OLLOW_UP_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46OLLOW_UP_KIND_SCORE\x10\x01*\xa5\x01\n\rFollowUpState\x12\x1f\n\x1b\x46OLLOW_UP_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x46OLLOW_UP_STATE_WAITING\x10\x01\x12\x1d\n\x19\x46OLLOW_UP_STATE_SUCCEEDED\x10\x02\x12\x1a\n\x16\x46OLLOW_UP_STATE_FAILED\x10\x03\x12\x1b\n\x17\x46OLLOW_UP_STATE_SKIPPED\x10\x04\x42;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x65ntracte/v1/follow_up.proto\x12\x0b\x65ntracte.v1\x1a\x18\x65ntracte/v1/result.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x03\n\x08\x46ollowUp\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.entracte.v1.FollowUpKind\x12\x0c\n\x04name\x18\x02 \x01(\t\x12)\n\x05state\x18\x03 \x01(\x0e\x32\x1a.entracte.v1.FollowUpState\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x61ttempts\x18\x06 \x01(\r\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\x1b\n\x0esampling_ratio\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12#\n\x05score\x18\t \x01(\x0b\x32\x12.entracte.v1.ScoreH\x00\x12\x0f\n\x05title\x18\r \x01(\tH\x00\x12\x0e\n\x06scorer\x18\n \x01(\t\x12!\n\x05usage\x18\x0b \x01(\x0b\x32\x12.entracte.v1.Usage\x12+\n\x08\x64uration\x18\x0c \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07outcomeB\x11\n\x0f_sampling_ratio\"&\n\x05Score\x12\r\n\x05score\x18\x01 \x01(\x01\x12\x0e\n\x06reason\x18\x02 \x01(\t*b\n\x0c\x46ollowUpKind\x12\x1e\n\x1a\x46OLLOW_UP_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46OLLOW_UP_KIND_SCORE\x10\x01\x12\x18\n\x14\x46OLLOW_UP_KIND_TITLE\x10\x02*\xa5\x01\n\rFollowUpState\x12\x1f\n\x1b\x46OLLOW_UP_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x46OLLOW_UP_STATE_WAITING\x10\x01\x12\x1d\n\x19\x46OLLOW_UP_STATE_SUCCEEDED\x10\x02\x12\x1a\n\x16\x46OLLOW_UP_STATE_FAILED\x10\x03\x12\x1b\n\x17\x46OLLOW_UP_STATE_SKIPPED\x10\x04\x42;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,12 +35,12 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'entracte.v1.follow_up_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\017dev.entracte.v1P\001Z&entracte.dev/go/entracte/v1;entractev1'
-  _globals['_FOLLOWUPKIND']._serialized_start=609
-  _globals['_FOLLOWUPKIND']._serialized_end=681
-  _globals['_FOLLOWUPSTATE']._serialized_start=684
-  _globals['_FOLLOWUPSTATE']._serialized_end=849
+  _globals['_FOLLOWUPKIND']._serialized_start=626
+  _globals['_FOLLOWUPKIND']._serialized_end=724
+  _globals['_FOLLOWUPSTATE']._serialized_start=727
+  _globals['_FOLLOWUPSTATE']._serialized_end=892
   _globals['_FOLLOWUP']._serialized_start=136
-  _globals['_FOLLOWUP']._serialized_end=567
-  _globals['_SCORE']._serialized_start=569
-  _globals['_SCORE']._serialized_end=607
+  _globals['_FOLLOWUP']._serialized_end=584
+  _globals['_SCORE']._serialized_start=586
+  _globals['_SCORE']._serialized_end=624
 # @@protoc_insertion_point(module_scope)

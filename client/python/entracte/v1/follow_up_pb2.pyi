@@ -30,6 +30,8 @@ class _FollowUpKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FollowUp
     """Not set."""
     FOLLOW_UP_KIND_SCORE: _FollowUpKind.ValueType  # 1
     """A scorer judges the result."""
+    FOLLOW_UP_KIND_TITLE: _FollowUpKind.ValueType  # 2
+    """The thread of the run is given a title; see `MemoryOptions.generate_title`."""
 
 class FollowUpKind(_FollowUpKind, metaclass=_FollowUpKindEnumTypeWrapper):
     """What is done after the end of a run."""
@@ -38,6 +40,8 @@ FOLLOW_UP_KIND_UNSPECIFIED: FollowUpKind.ValueType  # 0
 """Not set."""
 FOLLOW_UP_KIND_SCORE: FollowUpKind.ValueType  # 1
 """A scorer judges the result."""
+FOLLOW_UP_KIND_TITLE: FollowUpKind.ValueType  # 2
+"""The thread of the run is given a title; see `MemoryOptions.generate_title`."""
 Global___FollowUpKind: _TypeAlias = FollowUpKind  # noqa: Y015
 
 class _FollowUpState:
@@ -55,7 +59,9 @@ class _FollowUpStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FollowU
     FOLLOW_UP_STATE_FAILED: _FollowUpState.ValueType  # 3
     """Every attempt failed; see `error`."""
     FOLLOW_UP_STATE_SKIPPED: _FollowUpState.ValueType  # 4
-    """The run was not among those it is done for; see `sampling_ratio`."""
+    """It was not to be done: the run was not among those it is done for, see `sampling_ratio`, or the thread
+    had a title by then, or was deleted.
+    """
 
 class FollowUpState(_FollowUpState, metaclass=_FollowUpStateEnumTypeWrapper):
     """Where it stands."""
@@ -69,7 +75,9 @@ FOLLOW_UP_STATE_SUCCEEDED: FollowUpState.ValueType  # 2
 FOLLOW_UP_STATE_FAILED: FollowUpState.ValueType  # 3
 """Every attempt failed; see `error`."""
 FOLLOW_UP_STATE_SKIPPED: FollowUpState.ValueType  # 4
-"""The run was not among those it is done for; see `sampling_ratio`."""
+"""It was not to be done: the run was not among those it is done for, see `sampling_ratio`, or the thread
+had a title by then, or was deleted.
+"""
 Global___FollowUpState: _TypeAlias = FollowUpState  # noqa: Y015
 
 @_typing.final
@@ -87,13 +95,16 @@ class FollowUp(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     SAMPLING_RATIO_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
     SCORER_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     DURATION_FIELD_NUMBER: _builtins.int
     kind: Global___FollowUpKind.ValueType
     """What is done."""
     name: _builtins.str
-    """What it is called in the run: for a score, the key in `GenerateOptions.scorers` or the agent's."""
+    """What it is called in the run: for a score, the key in `GenerateOptions.scorers` or the agent's; for a
+    title, `title`.
+    """
     state: Global___FollowUpState.ValueType
     """Where it stands."""
     attempts: _builtins.int
@@ -104,6 +115,8 @@ class FollowUp(_message.Message):
     """The share of runs it is done for, where there is one. Whether a run is among them was decided when
     the run ended.
     """
+    title: _builtins.str
+    """The title that the thread was given."""
     scorer: _builtins.str
     """The registered scorer."""
     @_builtins.property
@@ -138,17 +151,18 @@ class FollowUp(_message.Message):
         error: _builtins.str = ...,
         sampling_ratio: _builtins.float | None = ...,
         score: Global___Score | None = ...,
+        title: _builtins.str = ...,
         scorer: _builtins.str = ...,
         usage: _result_pb2.Usage | None = ...,
         duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_sampling_ratio", b"_sampling_ratio", "create_time", b"create_time", "duration", b"duration", "finish_time", b"finish_time", "outcome", b"outcome", "sampling_ratio", b"sampling_ratio", "score", b"score", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sampling_ratio", b"_sampling_ratio", "create_time", b"create_time", "duration", b"duration", "finish_time", b"finish_time", "outcome", b"outcome", "sampling_ratio", b"sampling_ratio", "score", b"score", "title", b"title", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sampling_ratio", b"_sampling_ratio", "attempts", b"attempts", "create_time", b"create_time", "duration", b"duration", "error", b"error", "finish_time", b"finish_time", "kind", b"kind", "name", b"name", "outcome", b"outcome", "sampling_ratio", b"sampling_ratio", "score", b"score", "scorer", b"scorer", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sampling_ratio", b"_sampling_ratio", "attempts", b"attempts", "create_time", b"create_time", "duration", b"duration", "error", b"error", "finish_time", b"finish_time", "kind", b"kind", "name", b"name", "outcome", b"outcome", "sampling_ratio", b"sampling_ratio", "score", b"score", "scorer", b"scorer", "state", b"state", "title", b"title", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__sampling_ratio: _TypeAlias = _typing.Literal["sampling_ratio"]  # noqa: Y015
     _WhichOneofArgType__sampling_ratio: _TypeAlias = _typing.Literal["_sampling_ratio", b"_sampling_ratio"]  # noqa: Y015
-    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["score"]  # noqa: Y015
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["score", "title"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sampling_ratio) -> _WhichOneofReturnType__sampling_ratio | None: ...

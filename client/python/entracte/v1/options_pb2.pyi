@@ -1006,11 +1006,15 @@ class MemoryOptions(_message.Message):
     read_only: _builtins.bool
     """Whether nothing at all is written, the thread included. Such a run does not wait for its thread."""
     working_memory: _builtins.bool
-    """Whether the model has a working memory."""
+    """Whether the model has the working memory that the agent is made with: it is told of it, and has a tool
+    to change it unless `read_only`. Default: true for agents that have one; others cannot.
+    """
     filter_incomplete_tool_calls: _builtins.bool
     """Whether calls without a result are left out of the history. Default true."""
     generate_title: _builtins.bool
-    """Whether a title is made for a thread that has none."""
+    """Whether a thread without a title is given one after the reply, by a model: see `Run.follow_ups`. Does
+    not go with `read_only`, nor without `save_messages`. Default: the agent's setting.
+    """
     on_busy_thread: Global___OnBusyThread.ValueType
     """What happens while another run has the thread, or others wait for it. Default: the new run is refused."""
     on_parked_thread: Global___OnParkedThread.ValueType
@@ -1025,7 +1029,9 @@ class MemoryOptions(_message.Message):
 
     @_builtins.property
     def semantic_recall(self) -> Global___SemanticRecall:
-        """Search in older messages."""
+        """Search in older messages, for those that have to do with what is asked. Only with an agent that has an
+        embedder. Absent: the agent's setting.
+        """
 
     @_builtins.property
     def queue_timeout(self) -> _duration_pb2.Duration:
@@ -1121,7 +1127,9 @@ Global___ThreadRef: _TypeAlias = ThreadRef  # noqa: Y015
 
 @_typing.final
 class SemanticRecall(_message.Message):
-    """Search in older messages."""
+    """Search in older messages. An absent field means the agent's own setting. What is found is shown to the model
+    before the recent messages, marked as older, within `MemoryOptions.max_history_tokens`.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1132,7 +1140,7 @@ class SemanticRecall(_message.Message):
     class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[SemanticRecall._Scope.ValueType], _builtins.type):
         DESCRIPTOR: _descriptor.EnumDescriptor
         SCOPE_UNSPECIFIED: SemanticRecall._Scope.ValueType  # 0
-        """As thread."""
+        """As the agent says."""
         SCOPE_THREAD: SemanticRecall._Scope.ValueType  # 1
         """Only this thread."""
         SCOPE_RESOURCE: SemanticRecall._Scope.ValueType  # 2
@@ -1142,7 +1150,7 @@ class SemanticRecall(_message.Message):
         """The reach of a search."""
 
     SCOPE_UNSPECIFIED: SemanticRecall.Scope.ValueType  # 0
-    """As thread."""
+    """As the agent says."""
     SCOPE_THREAD: SemanticRecall.Scope.ValueType  # 1
     """Only this thread."""
     SCOPE_RESOURCE: SemanticRecall.Scope.ValueType  # 2
@@ -1152,11 +1160,11 @@ class SemanticRecall(_message.Message):
     MESSAGE_RANGE_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     top_k: _builtins.int
-    """How many hits. Default 4."""
+    """How many messages to find, at most 100. 0: nothing is searched. Default 4."""
     message_range: _builtins.int
-    """How many messages before and after each hit. Default 1."""
+    """How many messages before and after each of them are shown with it, at most 20. Default 1."""
     scope: Global___SemanticRecall.Scope.ValueType
-    """Where to search."""
+    """Where to search. Default: this thread."""
     def __init__(
         self,
         *,

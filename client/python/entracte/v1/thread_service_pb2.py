@@ -25,9 +25,10 @@ _sym_db = _symbol_database.Default()
 from entracte.v1 import json_pb2 as entracte_dot_v1_dot_json__pb2
 from entracte.v1 import message_pb2 as entracte_dot_v1_dot_message__pb2
 from entracte.v1 import thread_pb2 as entracte_dot_v1_dot_thread__pb2
+from entracte.v1 import working_memory_pb2 as entracte_dot_v1_dot_working__memory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n entracte/v1/thread_service.proto\x12\x0b\x65ntracte.v1\x1a\x16\x65ntracte/v1/json.proto\x1a\x19\x65ntracte/v1/message.proto\x1a\x18\x65ntracte/v1/thread.proto\"\x85\x01\n\x13\x43reateThreadRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x13\n\x0bresource_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12#\n\x08metadata\x18\x04 \x01(\x0b\x32\x11.entracte.v1.Json\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"M\n\x14\x43reateThreadResponse\x12#\n\x06thread\x18\x01 \x01(\x0b\x32\x13.entracte.v1.Thread\x12\x10\n\x08replayed\x18\x02 \x01(\x08\"%\n\x10GetThreadRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\"8\n\x11GetThreadResponse\x12#\n\x06thread\x18\x01 \x01(\x0b\x32\x13.entracte.v1.Thread\"P\n\x12ListThreadsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x13\n\x0bresource_id\x18\x03 \x01(\t\"T\n\x13ListThreadsResponse\x12$\n\x07threads\x18\x01 \x03(\x0b\x32\x13.entracte.v1.Thread\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x7f\n\x13UpdateThreadRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x12\n\x05title\x18\x02 \x01(\tH\x00\x88\x01\x01\x12#\n\x08metadata\x18\x03 \x01(\x0b\x32\x11.entracte.v1.Json\x12\x12\n\nrequest_id\x18\x04 \x01(\tB\x08\n\x06_title\"M\n\x14UpdateThreadResponse\x12#\n\x06thread\x18\x01 \x01(\x0b\x32\x13.entracte.v1.Thread\x12\x10\n\x08replayed\x18\x02 \x01(\x08\"K\n\x13\x44\x65leteThreadRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"C\n\x14\x44\x65leteThreadResponse\x12\x10\n\x08replayed\x18\x01 \x01(\x08\x12\x19\n\x11\x63\x61ncelled_run_ids\x18\x02 \x03(\t\"\x9d\x01\n\x19ListThreadMessagesRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12 \n\x05roles\x18\x04 \x03(\x0e\x32\x11.entracte.v1.Role\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x14\n\x0cnewest_first\x18\x06 \x01(\x08\"c\n\x1aListThreadMessagesResponse\x12,\n\x08messages\x18\x01 \x03(\x0b\x32\x1a.entracte.v1.ThreadMessage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\x93\x04\n\rThreadService\x12S\n\x0c\x43reateThread\x12 .entracte.v1.CreateThreadRequest\x1a!.entracte.v1.CreateThreadResponse\x12J\n\tGetThread\x12\x1d.entracte.v1.GetThreadRequest\x1a\x1e.entracte.v1.GetThreadResponse\x12P\n\x0bListThreads\x12\x1f.entracte.v1.ListThreadsRequest\x1a .entracte.v1.ListThreadsResponse\x12S\n\x0cUpdateThread\x12 .entracte.v1.UpdateThreadRequest\x1a!.entracte.v1.UpdateThreadResponse\x12S\n\x0c\x44\x65leteThread\x12 .entracte.v1.DeleteThreadRequest\x1a!.entracte.v1.DeleteThreadResponse\x12\x65\n\x12ListThreadMessages\x12&.entracte.v1.ListThreadMessagesRequest\x1a\'.entracte.v1.ListThreadMessagesResponseB;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n entracte/v1/thread_service.proto\x12\x0b\x65ntracte.v1\x1a\x16\x65ntracte/v1/json.proto\x1a\x19\x65ntracte/v1/message.proto\x1a\x18\x65ntracte/v1/thread.proto\x1a entracte/v1/working_memory.proto\"\x85\x01\n\x13\x43reateThreadRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x13\n\x0bresource_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12#\n\x08metadata\x18\x04 \x01(\x0b\x32\x11.entracte.v1.Json\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"M\n\x14\x43reateThreadResponse\x12#\n\x06thread\x18\x01 \x01(\x0b\x32\x13.entracte.v1.Thread\x12\x10\n\x08replayed\x18\x02 \x01(\x08\"%\n\x10GetThreadRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\"8\n\x11GetThreadResponse\x12#\n\x06thread\x18\x01 \x01(\x0b\x32\x13.entracte.v1.Thread\"P\n\x12ListThreadsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x13\n\x0bresource_id\x18\x03 \x01(\t\"T\n\x13ListThreadsResponse\x12$\n\x07threads\x18\x01 \x03(\x0b\x32\x13.entracte.v1.Thread\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x7f\n\x13UpdateThreadRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x12\n\x05title\x18\x02 \x01(\tH\x00\x88\x01\x01\x12#\n\x08metadata\x18\x03 \x01(\x0b\x32\x11.entracte.v1.Json\x12\x12\n\nrequest_id\x18\x04 \x01(\tB\x08\n\x06_title\"M\n\x14UpdateThreadResponse\x12#\n\x06thread\x18\x01 \x01(\x0b\x32\x13.entracte.v1.Thread\x12\x10\n\x08replayed\x18\x02 \x01(\x08\"K\n\x13\x44\x65leteThreadRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"C\n\x14\x44\x65leteThreadResponse\x12\x10\n\x08replayed\x18\x01 \x01(\x08\x12\x19\n\x11\x63\x61ncelled_run_ids\x18\x02 \x03(\t\"\x9d\x01\n\x19ListThreadMessagesRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12 \n\x05roles\x18\x04 \x03(\x0e\x32\x11.entracte.v1.Role\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x14\n\x0cnewest_first\x18\x06 \x01(\x08\"c\n\x1aListThreadMessagesResponse\x12,\n\x08messages\x18\x01 \x03(\x0b\x32\x1a.entracte.v1.ThreadMessage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xde\x05\n\rThreadService\x12S\n\x0c\x43reateThread\x12 .entracte.v1.CreateThreadRequest\x1a!.entracte.v1.CreateThreadResponse\x12J\n\tGetThread\x12\x1d.entracte.v1.GetThreadRequest\x1a\x1e.entracte.v1.GetThreadResponse\x12P\n\x0bListThreads\x12\x1f.entracte.v1.ListThreadsRequest\x1a .entracte.v1.ListThreadsResponse\x12S\n\x0cUpdateThread\x12 .entracte.v1.UpdateThreadRequest\x1a!.entracte.v1.UpdateThreadResponse\x12S\n\x0c\x44\x65leteThread\x12 .entracte.v1.DeleteThreadRequest\x1a!.entracte.v1.DeleteThreadResponse\x12\x65\n\x12ListThreadMessages\x12&.entracte.v1.ListThreadMessagesRequest\x1a\'.entracte.v1.ListThreadMessagesResponse\x12_\n\x10GetWorkingMemory\x12$.entracte.v1.GetWorkingMemoryRequest\x1a%.entracte.v1.GetWorkingMemoryResponse\x12h\n\x13UpdateWorkingMemory\x12\'.entracte.v1.UpdateWorkingMemoryRequest\x1a(.entracte.v1.UpdateWorkingMemoryResponseB;\n\x0f\x64\x65v.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,30 +36,30 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'entracte.v1.thread_service_
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\017dev.entracte.v1P\001Z&entracte.dev/go/entracte/v1;entractev1'
-  _globals['_CREATETHREADREQUEST']._serialized_start=127
-  _globals['_CREATETHREADREQUEST']._serialized_end=260
-  _globals['_CREATETHREADRESPONSE']._serialized_start=262
-  _globals['_CREATETHREADRESPONSE']._serialized_end=339
-  _globals['_GETTHREADREQUEST']._serialized_start=341
-  _globals['_GETTHREADREQUEST']._serialized_end=378
-  _globals['_GETTHREADRESPONSE']._serialized_start=380
-  _globals['_GETTHREADRESPONSE']._serialized_end=436
-  _globals['_LISTTHREADSREQUEST']._serialized_start=438
-  _globals['_LISTTHREADSREQUEST']._serialized_end=518
-  _globals['_LISTTHREADSRESPONSE']._serialized_start=520
-  _globals['_LISTTHREADSRESPONSE']._serialized_end=604
-  _globals['_UPDATETHREADREQUEST']._serialized_start=606
-  _globals['_UPDATETHREADREQUEST']._serialized_end=733
-  _globals['_UPDATETHREADRESPONSE']._serialized_start=735
-  _globals['_UPDATETHREADRESPONSE']._serialized_end=812
-  _globals['_DELETETHREADREQUEST']._serialized_start=814
-  _globals['_DELETETHREADREQUEST']._serialized_end=889
-  _globals['_DELETETHREADRESPONSE']._serialized_start=891
-  _globals['_DELETETHREADRESPONSE']._serialized_end=958
-  _globals['_LISTTHREADMESSAGESREQUEST']._serialized_start=961
-  _globals['_LISTTHREADMESSAGESREQUEST']._serialized_end=1118
-  _globals['_LISTTHREADMESSAGESRESPONSE']._serialized_start=1120
-  _globals['_LISTTHREADMESSAGESRESPONSE']._serialized_end=1219
-  _globals['_THREADSERVICE']._serialized_start=1222
-  _globals['_THREADSERVICE']._serialized_end=1753
+  _globals['_CREATETHREADREQUEST']._serialized_start=161
+  _globals['_CREATETHREADREQUEST']._serialized_end=294
+  _globals['_CREATETHREADRESPONSE']._serialized_start=296
+  _globals['_CREATETHREADRESPONSE']._serialized_end=373
+  _globals['_GETTHREADREQUEST']._serialized_start=375
+  _globals['_GETTHREADREQUEST']._serialized_end=412
+  _globals['_GETTHREADRESPONSE']._serialized_start=414
+  _globals['_GETTHREADRESPONSE']._serialized_end=470
+  _globals['_LISTTHREADSREQUEST']._serialized_start=472
+  _globals['_LISTTHREADSREQUEST']._serialized_end=552
+  _globals['_LISTTHREADSRESPONSE']._serialized_start=554
+  _globals['_LISTTHREADSRESPONSE']._serialized_end=638
+  _globals['_UPDATETHREADREQUEST']._serialized_start=640
+  _globals['_UPDATETHREADREQUEST']._serialized_end=767
+  _globals['_UPDATETHREADRESPONSE']._serialized_start=769
+  _globals['_UPDATETHREADRESPONSE']._serialized_end=846
+  _globals['_DELETETHREADREQUEST']._serialized_start=848
+  _globals['_DELETETHREADREQUEST']._serialized_end=923
+  _globals['_DELETETHREADRESPONSE']._serialized_start=925
+  _globals['_DELETETHREADRESPONSE']._serialized_end=992
+  _globals['_LISTTHREADMESSAGESREQUEST']._serialized_start=995
+  _globals['_LISTTHREADMESSAGESREQUEST']._serialized_end=1152
+  _globals['_LISTTHREADMESSAGESRESPONSE']._serialized_start=1154
+  _globals['_LISTTHREADMESSAGESRESPONSE']._serialized_end=1253
+  _globals['_THREADSERVICE']._serialized_start=1256
+  _globals['_THREADSERVICE']._serialized_end=1990
 # @@protoc_insertion_point(module_scope)

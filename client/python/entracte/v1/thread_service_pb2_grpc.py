@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from entracte.v1 import thread_service_pb2 as entracte_dot_v1_dot_thread__service__pb2
+from entracte.v1 import working_memory_pb2 as entracte_dot_v1_dot_working__memory__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -65,6 +66,16 @@ class ThreadServiceStub:
                 request_serializer=entracte_dot_v1_dot_thread__service__pb2.ListThreadMessagesRequest.SerializeToString,
                 response_deserializer=entracte_dot_v1_dot_thread__service__pb2.ListThreadMessagesResponse.FromString,
                 _registered_method=True)
+        self.GetWorkingMemory = channel.unary_unary(
+                '/entracte.v1.ThreadService/GetWorkingMemory',
+                request_serializer=entracte_dot_v1_dot_working__memory__pb2.GetWorkingMemoryRequest.SerializeToString,
+                response_deserializer=entracte_dot_v1_dot_working__memory__pb2.GetWorkingMemoryResponse.FromString,
+                _registered_method=True)
+        self.UpdateWorkingMemory = channel.unary_unary(
+                '/entracte.v1.ThreadService/UpdateWorkingMemory',
+                request_serializer=entracte_dot_v1_dot_working__memory__pb2.UpdateWorkingMemoryRequest.SerializeToString,
+                response_deserializer=entracte_dot_v1_dot_working__memory__pb2.UpdateWorkingMemoryResponse.FromString,
+                _registered_method=True)
 
 
 class ThreadServiceServicer:
@@ -114,6 +125,21 @@ class ThreadServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetWorkingMemory(self, request, context):
+        """Reads what agents noted down of a thread or of a resource. Errors: THREAD_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateWorkingMemory(self, request, context):
+        """Replaces what agents noted down of a thread or of a resource. Runs that go on are told of it when
+        they are about to change it. Errors: THREAD_NOT_FOUND, WORKING_MEMORY_CHANGED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ThreadServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -146,6 +172,16 @@ def add_ThreadServiceServicer_to_server(servicer, server):
                     servicer.ListThreadMessages,
                     request_deserializer=entracte_dot_v1_dot_thread__service__pb2.ListThreadMessagesRequest.FromString,
                     response_serializer=entracte_dot_v1_dot_thread__service__pb2.ListThreadMessagesResponse.SerializeToString,
+            ),
+            'GetWorkingMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetWorkingMemory,
+                    request_deserializer=entracte_dot_v1_dot_working__memory__pb2.GetWorkingMemoryRequest.FromString,
+                    response_serializer=entracte_dot_v1_dot_working__memory__pb2.GetWorkingMemoryResponse.SerializeToString,
+            ),
+            'UpdateWorkingMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateWorkingMemory,
+                    request_deserializer=entracte_dot_v1_dot_working__memory__pb2.UpdateWorkingMemoryRequest.FromString,
+                    response_serializer=entracte_dot_v1_dot_working__memory__pb2.UpdateWorkingMemoryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -311,6 +347,60 @@ class ThreadService:
             '/entracte.v1.ThreadService/ListThreadMessages',
             entracte_dot_v1_dot_thread__service__pb2.ListThreadMessagesRequest.SerializeToString,
             entracte_dot_v1_dot_thread__service__pb2.ListThreadMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetWorkingMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/entracte.v1.ThreadService/GetWorkingMemory',
+            entracte_dot_v1_dot_working__memory__pb2.GetWorkingMemoryRequest.SerializeToString,
+            entracte_dot_v1_dot_working__memory__pb2.GetWorkingMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateWorkingMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/entracte.v1.ThreadService/UpdateWorkingMemory',
+            entracte_dot_v1_dot_working__memory__pb2.UpdateWorkingMemoryRequest.SerializeToString,
+            entracte_dot_v1_dot_working__memory__pb2.UpdateWorkingMemoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

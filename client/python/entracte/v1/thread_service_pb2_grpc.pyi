@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from entracte.v1 import thread_service_pb2 as _thread_service_pb2
+from entracte.v1 import working_memory_pb2 as _working_memory_pb2
 from grpc import aio as _aio
 import abc as _abc_1
 import grpc as _grpc
@@ -47,6 +48,12 @@ class ThreadServiceStub:
     """
     ListThreadMessages: _grpc.UnaryUnaryMultiCallable[_thread_service_pb2.ListThreadMessagesRequest, _thread_service_pb2.ListThreadMessagesResponse]
     """Lists the messages of a thread, in its order or from the newest on. Errors: THREAD_NOT_FOUND."""
+    GetWorkingMemory: _grpc.UnaryUnaryMultiCallable[_working_memory_pb2.GetWorkingMemoryRequest, _working_memory_pb2.GetWorkingMemoryResponse]
+    """Reads what agents noted down of a thread or of a resource. Errors: THREAD_NOT_FOUND."""
+    UpdateWorkingMemory: _grpc.UnaryUnaryMultiCallable[_working_memory_pb2.UpdateWorkingMemoryRequest, _working_memory_pb2.UpdateWorkingMemoryResponse]
+    """Replaces what agents noted down of a thread or of a resource. Runs that go on are told of it when
+    they are about to change it. Errors: THREAD_NOT_FOUND, WORKING_MEMORY_CHANGED.
+    """
 
 @_typing.type_check_only
 class ThreadServiceAsyncStub(ThreadServiceStub):
@@ -67,6 +74,12 @@ class ThreadServiceAsyncStub(ThreadServiceStub):
     """
     ListThreadMessages: _aio.UnaryUnaryMultiCallable[_thread_service_pb2.ListThreadMessagesRequest, _thread_service_pb2.ListThreadMessagesResponse]  # type: ignore[assignment]
     """Lists the messages of a thread, in its order or from the newest on. Errors: THREAD_NOT_FOUND."""
+    GetWorkingMemory: _aio.UnaryUnaryMultiCallable[_working_memory_pb2.GetWorkingMemoryRequest, _working_memory_pb2.GetWorkingMemoryResponse]  # type: ignore[assignment]
+    """Reads what agents noted down of a thread or of a resource. Errors: THREAD_NOT_FOUND."""
+    UpdateWorkingMemory: _aio.UnaryUnaryMultiCallable[_working_memory_pb2.UpdateWorkingMemoryRequest, _working_memory_pb2.UpdateWorkingMemoryResponse]  # type: ignore[assignment]
+    """Replaces what agents noted down of a thread or of a resource. Runs that go on are told of it when
+    they are about to change it. Errors: THREAD_NOT_FOUND, WORKING_MEMORY_CHANGED.
+    """
 
 class ThreadServiceServicer(metaclass=_abc_1.ABCMeta):
     """Keeps conversations. Runs make threads, too: see `GenerateOptions.memory`."""
@@ -120,5 +133,23 @@ class ThreadServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_thread_service_pb2.ListThreadMessagesResponse, _abc.Awaitable[_thread_service_pb2.ListThreadMessagesResponse]]:
         """Lists the messages of a thread, in its order or from the newest on. Errors: THREAD_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def GetWorkingMemory(
+        self,
+        request: _working_memory_pb2.GetWorkingMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_working_memory_pb2.GetWorkingMemoryResponse, _abc.Awaitable[_working_memory_pb2.GetWorkingMemoryResponse]]:
+        """Reads what agents noted down of a thread or of a resource. Errors: THREAD_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def UpdateWorkingMemory(
+        self,
+        request: _working_memory_pb2.UpdateWorkingMemoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_working_memory_pb2.UpdateWorkingMemoryResponse, _abc.Awaitable[_working_memory_pb2.UpdateWorkingMemoryResponse]]:
+        """Replaces what agents noted down of a thread or of a resource. Runs that go on are told of it when
+        they are about to change it. Errors: THREAD_NOT_FOUND, WORKING_MEMORY_CHANGED.
+        """
 
 def add_ThreadServiceServicer_to_server(servicer: ThreadServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -118,8 +118,8 @@ def _show_run(run: "Run") -> None:
 
 def _outcome(job: "FollowUp") -> str:
     """What came of something that is done after the end of a run, in a line."""
-    score = job.state if job.score is None else f"{job.score:g}"
-    return one_line(f"{score} {job.reason or job.error}".rstrip())
+    came = job.title or job.state if job.score is None else f"{job.score:g}"
+    return one_line(f"{came} {job.reason or job.error}".rstrip())
 
 
 def _in_paragraphs(result: "GenerateResult") -> str:

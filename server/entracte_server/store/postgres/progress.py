@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from entracte_server.domain.runs import PendingRow
 from entracte_server.store.base import End, Park, RunWrite
 from entracte_server.store.packing import pack
-from entracte_server.store.postgres import follow_ups, messages
+from entracte_server.store.postgres import follow_ups, messages, working_memory
 from entracte_server.store.postgres.connection import Statement
 from entracte_server.store.postgres.programs import Attempt
 from entracte_server.store.postgres.rows import IS_OPEN
@@ -63,6 +63,8 @@ def progress(op: RunWrite, at: Attempt, *, without_thread: bool = False) -> Stat
         parts.append(_spec(op, value))
     if op.messages:
         parts += messages.added(op.messages, value, source="target")
+    if op.note is not None:
+        parts.append(working_memory.noted(op.note, value))
     if op.opened:
         parts.append(_opened(op, value))
     if op.closed:

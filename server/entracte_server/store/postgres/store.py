@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.domain.threads import ThreadMessage, ThreadView
+from entracte_server.domain.working_memory import WorkingMemoryRow
 from entracte_server.store.base import (
     Backlog,
     Cancel,
@@ -47,6 +48,8 @@ from entracte_server.store.postgres import (
     threads,
     turns,
     upkeep,
+    vectors,
+    working_memory,
 )
 from entracte_server.store.postgres.connection import Connection
 from entracte_server.store.postgres.migrate import MIGRATION_SECONDS, cursor_key, migrate
@@ -64,6 +67,8 @@ from entracte_server.store.threads import (
     MessageRange,
     UpdateThread,
 )
+from entracte_server.store.vectors import AddVectors, Reach, StoredVector, Unembedded
+from entracte_server.store.working_memory import SetWorkingMemory
 
 T = TypeVar("T")
 
@@ -133,7 +138,9 @@ class PostgresStore:
     def submit(self, op: RunWrite) -> "asyncio.Future[Written]":
         """See `Store.submit`."""
         key = (op.tenant, op.run_id)
-        return self._writers.submit(key, partial(owner.write_run, op), alone=owner.has_thread(op))
+        # Of two that note something down for the same two resources, neither waits for the other.
+        alone = owner.has_thread(op) or op.note is not None
+        return self._writers.submit(key, partial(owner.write_run, op), alone=alone)
 
     async def write(self, op: RunWrite) -> Written:
         """See `Store.write`."""
@@ -207,9 +214,35 @@ class PostgresStore:
         """See `ThreadStore.read_messages`."""
         return await self._pool.read(lambda: messages.read(tenant, thread_id, where, limit))
 
+    async def unembedded(self, where: Reach, *, newest: int, limit: int) -> list[Unembedded]:
+        """See `VectorStore.unembedded`."""
+        return await self._pool.read(lambda: vectors.unembedded(where, newest, limit))
+
+    async def add_vectors(self, op: AddVectors) -> None:
+        """See `VectorStore.add_vectors`."""
+        await self._asked(lambda at: vectors.add(op))
+
+    async def read_vectors(
+        self, where: Reach, *, after: StoredVector | None, limit: int
+    ) -> list[StoredVector]:
+        """See `VectorStore.read_vectors`."""
+        return await self._pool.read(lambda: vectors.read(where, after, limit))
+
     async def overdue(self, now: int, *, limit: int) -> list[RunRow]:
         """See `ThreadStore.overdue`."""
         return await self._pool.read(lambda: turns.overdue(now, limit))
+
+    # ---- working memories ----
+
+    async def get_working_memory(
+        self, tenant: str, *, thread_id: str = "", resource_id: str = ""
+    ) -> WorkingMemoryRow:
+        """See `WorkingMemoryStore.get_working_memory`."""
+        return await self._pool.read(lambda: working_memory.get(tenant, thread_id, resource_id))
+
+    async def set_working_memory(self, op: SetWorkingMemory) -> tuple[WorkingMemoryRow, Made | None]:
+        """See `WorkingMemoryStore.set_working_memory`."""
+        return await self._asked(partial(working_memory.put, op))
 
     # ---- processes ----
 

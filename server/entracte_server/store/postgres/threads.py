@@ -3,7 +3,7 @@
 from entracte_server.domain.threads import ThreadView
 from entracte_server.store.base import Made, NotFound, Refused, RequestKey, ThreadExists
 from entracte_server.store.cursors import Cursors
-from entracte_server.store.postgres import requests
+from entracte_server.store.postgres import requests, vectors, working_memory
 from entracte_server.store.postgres.connection import Result, Statement
 from entracte_server.store.postgres.lists import MAX_ROW, page_of, rows_of
 from entracte_server.store.postgres.programs import Attempt, Program
@@ -40,7 +40,9 @@ _SIZE = "octet_length(x.title) + coalesce(octet_length(x.metadata), 0)"
 _UPDATE = (
     "UPDATE entracte.threads SET title = coalesce($3, title), update_time = $5, "
     "metadata = CASE WHEN $4::text IS NULL THEN metadata ELSE nullif($4::text, '') END "
-    "WHERE tenant = $1 AND thread_id = $2 AND deleted = 0 AND (NOT $6::boolean OR title = '')"
+    "WHERE tenant = $1 AND thread_id = $2 AND deleted = 0 AND (NOT $6::boolean OR title = '') "
+    "AND ($7 = '' OR (SELECT 1 FROM entracte.messages m WHERE m.thread = threads.seq AND m.run_id = $7 "
+    "LIMIT 1) IS NOT NULL)"
 )
 _CANCEL = (
     "UPDATE entracte.runs SET cancel_reason = coalesce(cancel_reason, $3), update_time = $4, "
@@ -167,7 +169,7 @@ def update(op: UpdateThread, at: Attempt) -> Program[tuple[ThreadView, Made | No
     key = (op.tenant, op.thread_id)
     changes: list[Statement] = []
     if op.title is not None or op.metadata is not None:
-        changes = [(_UPDATE, (*key, op.title, op.metadata, op.now, op.if_untitled))]
+        changes = [(_UPDATE, (*key, op.title, op.metadata, op.now, op.if_untitled, op.if_run))]
     *_, found = yield [*changes, *_record(request, op.thread_id, at), (_VIEW, key)]
     return _view(found, op.thread_id), None
 
@@ -200,6 +202,7 @@ def delete(op: DeleteThread, at: Attempt) -> Program[DeletedThread]:
         *locks(op.tenant, set(run_ids)),
         (_CANCEL, (op.tenant, run_ids, op.reason, op.now)),
         (_DELETE_TURNS, (seq,)),
+        working_memory.delete_of_thread(op.tenant, seq),
         (_DOOM, (op.tenant, seq, at.token)),
         *_record(op.request, op.thread_id, at),
     ]
@@ -235,5 +238,5 @@ def _delete_messages(thread: int, limit: int, logs: Logs) -> Program[int]:
         last, deleted = position, deleted + 1
         logs.spend(size)
     if last:
-        yield [(_DELETE_MESSAGES, (thread, last))]
+        yield [*vectors.delete(thread, last), (_DELETE_MESSAGES, (thread, last))]
     return deleted

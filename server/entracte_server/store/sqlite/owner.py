@@ -20,7 +20,7 @@ from entracte_server.store.base import (
     Written,
 )
 from entracte_server.store.records import decision_data, encode, encode_error, pending_data, run_values
-from entracte_server.store.sqlite import children, follow_ups, messages, turns
+from entracte_server.store.sqlite import children, follow_ups, messages, turns, working_memory
 from entracte_server.store.sqlite.codec import INSERT_RUN
 from entracte_server.store.sqlite.requests import made_by, record
 from entracte_server.store.sqlite.writer import Transaction
@@ -123,7 +123,8 @@ def is_patient(op: RunWrite) -> bool:
     """Whether a write has nothing but chunks, and what processed them: nothing that anybody waits for."""
     return (
         op.patch is None
-        and not (op.steps or op.calls or op.opened or op.closed or op.messages or op.children)
+        and not (op.steps or op.calls or op.opened or op.closed or op.messages)
+        and not (op.children or op.note)
         and op.park is None
         and op.end is None
         and op.release is None
@@ -180,6 +181,8 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
         messages.add(op.messages, run, transaction)
     if op.children:
         children.write(op, transaction)
+    if op.note is not None:
+        working_memory.note(op.note, op.tenant, run, transaction)
     if op.park is not None:
         return _park(transaction, op, op.park, run, last)
     if chunks is not None:

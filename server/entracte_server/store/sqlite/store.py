@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.domain.threads import ThreadMessage, ThreadView
+from entracte_server.domain.working_memory import WorkingMemoryRow
 from entracte_server.store.base import (
     Backlog,
     Cancel,
@@ -50,6 +51,8 @@ from entracte_server.store.sqlite import (
     threads,
     turns,
     upkeep,
+    vectors,
+    working_memory,
 )
 from entracte_server.store.sqlite.connection import Database, Synchronous, prepare
 from entracte_server.store.sqlite.files import DatabaseFiles
@@ -64,6 +67,8 @@ from entracte_server.store.threads import (
     MessageRange,
     UpdateThread,
 )
+from entracte_server.store.vectors import AddVectors, Reach, StoredVector, Unembedded
+from entracte_server.store.working_memory import SetWorkingMemory
 
 T = TypeVar("T")
 
@@ -212,9 +217,35 @@ class SQLiteStore:
         """See `ThreadStore.read_messages`."""
         return await self._read(lambda raw: messages.read(raw, tenant, thread_id, where, limit))
 
+    async def unembedded(self, where: Reach, *, newest: int, limit: int) -> list[Unembedded]:
+        """See `VectorStore.unembedded`."""
+        return await self._read(lambda raw: vectors.unembedded(raw, where, newest, limit))
+
+    async def add_vectors(self, op: AddVectors) -> None:
+        """See `VectorStore.add_vectors`."""
+        await self._asked(partial(vectors.add, op))
+
+    async def read_vectors(
+        self, where: Reach, *, after: StoredVector | None, limit: int
+    ) -> list[StoredVector]:
+        """See `VectorStore.read_vectors`."""
+        return await self._read(lambda raw: vectors.read(raw, where, after, limit))
+
     async def overdue(self, now: int, *, limit: int) -> list[RunRow]:
         """See `ThreadStore.overdue`."""
         return await self._read(lambda raw: turns.overdue(raw, now, limit))
+
+    # ---- working memories ----
+
+    async def get_working_memory(
+        self, tenant: str, *, thread_id: str = "", resource_id: str = ""
+    ) -> WorkingMemoryRow:
+        """See `WorkingMemoryStore.get_working_memory`."""
+        return await self._read(lambda raw: working_memory.get(raw, tenant, thread_id, resource_id))
+
+    async def set_working_memory(self, op: SetWorkingMemory) -> tuple[WorkingMemoryRow, Made | None]:
+        """See `WorkingMemoryStore.set_working_memory`."""
+        return await self._asked(partial(working_memory.put, op))
 
     # ---- processes ----
 

@@ -11,6 +11,7 @@ from entracte_server.domain.threads import ThreadView
 from entracte_server.store.base import Made, NotFound, Refused, ThreadExists
 from entracte_server.store.cursors import Cursors
 from entracte_server.store.records import RUN_COLUMNS, Row, run_row
+from entracte_server.store.sqlite import vectors, working_memory
 from entracte_server.store.sqlite.lists import MAX_ROW, page_of, weight
 from entracte_server.store.sqlite.requests import made_by, record
 from entracte_server.store.sqlite.upkeep import Logs
@@ -36,7 +37,8 @@ _OF_RESOURCE = _VIEWS.format("threads_of_resource") + "t.resource_id = ? AND" + 
 _UPDATE = (
     "UPDATE threads SET title = coalesce(?, title), update_time = ?, "
     "metadata = CASE WHEN ? IS NULL THEN metadata ELSE nullif(?, '') END "
-    "WHERE tenant = ? AND thread_id = ? AND doom = 0 AND (? = 0 OR title = '')"
+    "WHERE tenant = ? AND thread_id = ? AND doom = 0 AND (? = 0 OR title = '') "
+    "AND (? = '' OR EXISTS (SELECT 1 FROM messages m WHERE m.thread = threads.seq AND m.run_id = ?))"
 )
 _FIND = "SELECT seq FROM threads WHERE tenant = ? AND thread_id = ? AND doom = 0"
 _RUNS = (
@@ -115,7 +117,7 @@ def update(op: UpdateThread, transaction: Transaction) -> tuple[ThreadView, Made
         return _view(transaction.cursor, op.tenant, made.run_id), made
     if op.title is not None or op.metadata is not None:
         values = (op.title, op.now, op.metadata, op.metadata, op.tenant, op.thread_id, op.if_untitled)
-        transaction.execute(_UPDATE, values)
+        transaction.execute(_UPDATE, (*values, op.if_run, op.if_run))
     view = _view(transaction.cursor, op.tenant, op.thread_id)
     record(transaction, op.request, op.thread_id)
     return view, None
@@ -134,6 +136,7 @@ def delete(op: DeleteThread, transaction: Transaction) -> DeletedThread:
     for _, seq in runs:
         transaction.execute(_CANCEL, (op.reason, op.now, seq))
     transaction.execute(_DELETE_TURNS, thread)
+    working_memory.delete_of_thread(op.tenant, thread[0], transaction)
     transaction.execute(_DOOM, thread)
     record(transaction, op.request, op.thread_id)
     return DeletedThread(tuple(run_id for run_id, _ in runs))
@@ -166,5 +169,6 @@ def _delete_messages(thread: int, limit: int, logs: Logs, transaction: Transacti
         last, deleted = position, deleted + 1
         logs.spend(size)
     if last:
+        vectors.delete(thread, last, transaction)
         transaction.execute(_DELETE_MESSAGES, (thread, last))
     return deleted

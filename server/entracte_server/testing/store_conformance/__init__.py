@@ -33,8 +33,8 @@ The suites, each in the module of its name: `owner.OwnerSuite`, `decisions.Decis
 `requests.RequestSuite`, `reading.ReadingSuite`, `isolation.IsolationSuite`, `processes.LeaseSuite`,
 `processes.OwnershipSuite`, `processes.CommandSuite`, `signals.SignalSuite`, `upkeep.BacklogSuite`,
 `upkeep.ExpirySuite`, `upkeep.RetentionSuite`, `follow_ups.FollowUpSuite`, `threads.ThreadSuite`,
-`turns.TurnSuite`, `messages.MessageSuite`, `children.ChildSuite`, `closing.CancellationSuite`,
-`closing.ClosingSuite`.
+`turns.TurnSuite`, `messages.MessageSuite`, `working_memory.WorkingMemorySuite`, `vectors.VectorSuite`,
+`children.ChildSuite`, `closing.CancellationSuite`, `closing.ClosingSuite`.
 `interleavings.check_interleavings` plays random orders of events; it takes a function that makes an
 empty database each time, and opens one or several stores on it.
 

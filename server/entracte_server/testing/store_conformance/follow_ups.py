@@ -167,6 +167,7 @@ class FollowUpSuite(StoreSuite):
             usage=Usage(1, 2, 3),
             duration_ms=7,
             finish_time=NOW + 5,
+            title="Naïve",
         )
         assert await store.settle_follow_up(settled)
         assert await of(store, run) == [settled]

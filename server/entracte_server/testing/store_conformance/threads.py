@@ -196,6 +196,19 @@ class ThreadSuite(StoreSuite):
         assert await store.find_request(unused) is None
         assert await store.get_thread(TENANT, thread.thread_id) == ThreadView(plain)
 
+    async def test_changed_only_where_a_run_said_something(self, store: Store) -> None:
+        run, _ = await claiming(store, "t")
+        await say(store, run, a_message(run_id=run.run_id))
+        op = UpdateThread(TENANT, "t", NOW, title="Mine", if_run=run.run_id)
+        view, _ = await store.update_thread(replace(op, title="Other", if_run="another"))
+        assert view.thread.title == ""
+        view, _ = await store.update_thread(op)
+        assert view.thread.title == "Mine"
+        await store.delete_thread(a_deletion("t", force=True))
+        other = a_thread(thread_id="t")
+        await store.create_thread(CreateThread(other))
+        assert await store.update_thread(op) == (ThreadView(other), None)
+
     async def test_deleted(self, store: Store) -> None:
         run, _ = await claiming(store, "t")
         await say(store, run, a_message(), a_message())
