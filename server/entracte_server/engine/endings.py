@@ -7,6 +7,7 @@ import structlog
 
 from entracte_server.domain import chunks as c
 from entracte_server.domain.data import Data
+from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, Resolution, RunState
@@ -51,7 +52,7 @@ async def write(run: "RunExecution", ending: Ending) -> None:
     succeeded = ending.state == "succeeded" and ending.reason != "tripwire"
     untitled = run.memory is not None and run.memory.untitled
     # What a sub-agent says is no result of a run that somebody asked for.
-    jobs = ()
+    jobs: tuple[FollowUpRow, ...] = ()
     if not run.own_id:
         jobs = follow_ups_of(
             run.agent, run.spec.options, *run.log.key, succeeded=succeeded, untitled=untitled

@@ -12,6 +12,7 @@ from entracte_server.agents.working_memory import MAX_BYTES, TOOL_NAME, WorkingM
 from entracte_server.domain.memory import MemoryOptions
 from entracte_server.domain.runs import CallRow, Outcome
 from entracte_server.domain.working_memory import WorkingMemoryRow
+from entracte_server.engine.childlog import root_log
 from entracte_server.engine.runlog import now_ms
 from entracte_server.store.base import NotFound, Store
 from entracte_server.store.working_memory import Note
