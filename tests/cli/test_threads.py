@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from entracte import Client
 from entracte_server import Agent, App, tool
 from entracte_server.testing import scripted, serve
 from tests.cli.support import entracte
@@ -63,6 +64,21 @@ async def test_threads_are_listed_shown_and_deleted() -> None:
         assert deleted.stdout == "hats is deleted.\nrun r1 is cancelled.\n"
         missing = await entracte("threads", "show", "hats", address=address)
         assert missing.exit_code == 1
+
+
+async def test_what_agents_noted_is_shown() -> None:
+    async with serve(app()) as server, Client(server.address) as client:
+        address = server.address
+        nothing = await entracte("threads", "memory", "--resource", "ada", address=address)
+        assert nothing.stdout == "Nothing is noted.\n"
+        await client.threads.update_working_memory("# Ada\n- likes hats\x1b[2J", resource_id="ada")
+        shown = await entracte("threads", "memory", "--resource", "ada", address=address)
+        assert shown.stdout.startswith("# Ada\n- likes hats")
+        assert "\x1b" not in shown.stdout
+        shown = await entracte("threads", "memory", "--resource", "ada", "--json", address=address)
+        assert json.loads(shown.stdout)["version"] == 1
+        assert (await entracte("threads", "memory", "hats", address=address)).exit_code == 1
+        assert (await entracte("threads", "memory", address=address)).exit_code == 2
 
 
 async def test_messages_are_shown() -> None:

@@ -8,7 +8,7 @@ import pydantic
 import pytest
 
 from entracte import RequestInvalid, ThreadNotFound, WorkingMemoryChanged
-from entracte_server import Agent, Memory, WorkingMemory
+from entracte_server import Agent, App, Memory, StopWhen, WorkingMemory
 from entracte_server.models.base import ModelRequest
 from tests.memory.support import TOOLS, Talk, call, on, talking
 from tests.memory.test_history import where
@@ -233,3 +233,10 @@ async def test_clients_change_the_version_they_read() -> None:
 def test_what_an_author_cannot_mean_is_refused(make: Any, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         make()
+
+
+def test_an_agent_may_stop_when_something_was_noted() -> None:
+    stop = StopWhen(tool_called=TOOL)
+    App(agents=[Agent(id="a", model="x/y", memory=NOTES, stop_when=stop)])
+    with pytest.raises(ValueError, match="there is no tool"):
+        App(agents=[Agent(id="a", model="x/y", memory=Memory(), stop_when=stop)])

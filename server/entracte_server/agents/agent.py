@@ -365,6 +365,8 @@ class App:
                 # What the servers have is not known yet.
                 remote = tuple(s.name + SEPARATOR for s in sets if isinstance(s, McpToolset))
                 known = any(condition.text in tools for tools in (agent.tools, *(s.tools for s in sets)))
+                if agent.memory is not None and agent.memory.working_memory is not None:
+                    known = known or condition.text == TOOL_NAME
                 if not known and not condition.text.startswith(remote):
                     raise ValueError(f"stop_when: there is no tool {condition.text!r}")
         completion = agent.is_task_complete

@@ -160,6 +160,24 @@ def _outcome(part: "ToolInvocationPart") -> str:
 
 
 @threads.command()
+@click.argument("thread_id", metavar="[THREAD]", required=False, default="")
+@click.option("--resource", "resource_id", metavar="ID", default="", help="That of this resource.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@client_command
+def memory(client: "SyncClient", thread_id: str, resource_id: str, as_json: bool) -> None:
+    """Show what agents noted down, of a thread or of a resource."""
+    import entracte
+
+    if bool(thread_id) == bool(resource_id):
+        raise click.UsageError("give a thread, or a resource with --resource")
+    noted = client.threads.working_memory(thread_id=thread_id, resource_id=resource_id)
+    if as_json:
+        print_json(entracte.to_dict(noted))
+        return
+    click.echo(clean(noted.content) or "Nothing is noted.")
+
+
+@threads.command()
 @click.argument("thread_id", metavar="THREAD")
 @click.option("--force", is_flag=True, help="Even if runs have it or wait for it: they are cancelled.")
 @client_command
