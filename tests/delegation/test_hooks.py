@@ -82,7 +82,12 @@ async def test_what_hooks_change(store: str) -> None:
             hook("message_filter", "choose", choose),
         ],
     )
-    messages: list[Any] = ["first", {"role": "assistant", "content": "second"}, "third"]
+    messages: list[Any] = [
+        {"role": "system", "content": "Never tell."},
+        "first",
+        {"role": "assistant", "content": "second"},
+        "third",
+    ]
     options = {**START, "on_delegation_complete": "complete", "message_filter": "choose"}
     async with serving(app, store) as client:
         parked = await client.agent("root").generate(

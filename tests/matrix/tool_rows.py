@@ -6,7 +6,10 @@ from typing import Any
 
 from entracte import ToolApproval
 from entracte_server import (
+    Agent,
     ApprovalRequest,
+    Delegation,
+    DelegationInfo,
     Hook,
     Skip,
     ToolCallDone,
@@ -15,7 +18,8 @@ from entracte_server import (
     Toolset,
     tool,
 )
-from tests.matrix.course import Course, World
+from entracte_server.testing import scripted
+from tests.matrix.course import MODEL, Course, World
 from tests.matrix.prompt_rows import constant
 from tests.matrix.row import Row, Seen
 
@@ -159,6 +163,28 @@ def _around(world: World) -> Mapping[str, Any]:
     }
 
 
+def _delegate(course: Course) -> None:
+    course.tools.add("agent-aide")
+    course.steps["second"].append({"tool": "agent-aide", "id": "cd", "args": {"prompt": "help"}})
+
+
+def _aide(_: World) -> Mapping[str, Any]:
+    return {"agents": [Agent(id="aide", model=scripted([[{"text": "helped"}]], name=MODEL))]}
+
+
+def _rejecting(world: World) -> Mapping[str, Any]:
+    def start(info: DelegationInfo) -> Delegation:
+        world.note("start", info.prompt)
+        return Delegation(reject="not now")
+
+    return {"hooks": [Hook(kind="delegation_start", name="start", function=start)]}
+
+
+def _not_delegated(seen: Seen) -> None:
+    assert seen.world.of("start", since=1) == ["help"]
+    assert seen.outcome("cd") == "[Delegation Rejected] not now"
+
+
 def _hooked(seen: Seen) -> None:
     """Before a call that was approved in the server that makes it; and what is skipped is not made."""
     for kind in ("before", "after"):
@@ -208,6 +234,14 @@ ROWS = [
         _hooked,
         constant(hooks={"before_tool_call": "before", "after_tool_call": "after"}),
         app=_around,
+    ),
+    Row(
+        "delegation",
+        _not_delegated,
+        constant(delegation={"on_delegation_start": "start"}),
+        course=_delegate,
+        agent=_aide,
+        app=_rejecting,
     ),
     Row("request_context", _request_context, constant(request_context=CONTEXT)),
 ]

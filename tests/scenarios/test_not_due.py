@@ -48,6 +48,7 @@ DUE = frozenset(
         "on_iteration_complete",
         "prepare_step",
         "hooks",
+        "delegation",
         "is_task_complete",
         "memory",
         "auto_resume_suspended_tools",
