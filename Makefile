@@ -54,8 +54,17 @@ $(STAMP): $(VENV)/.locked pyproject.toml client/python/pyproject.toml
 run: $(STAMP) ## Serve the example agent and talk to it; without a terminal, play a conversation.
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-test: $(STAMP) ## Run the tests.
+# Servers that are processes, killed or put to sleep, and people who wait for a moment only: these tests want
+# the machine to themselves.
+ALONE := app chaos cli examples matrix recovery upkeep
+
+test: $(STAMP) ## Run the tests, most of them two files at a time (ARGS="..." goes to pytest, which then runs once).
+ifeq ($(ARGS),)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ALONE:%=--ignore tests/%)
+	$(BIN)/python -m pytest $(ALONE:%=tests/%)
+else
 	$(BIN)/python -m pytest $(ARGS)
+endif
 
 chaos: $(STAMP) ## Kill server processes a thousand times on each store (40 minutes; ARGS="--seed N" repeats).
 	$(BIN)/python -m tests.chaos.kills $(ARGS)
