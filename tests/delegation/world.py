@@ -38,7 +38,7 @@ async def deadly() -> str:
 
 
 def _model(name: str, script: Any) -> Any:
-    return scripted(script, position="answers", name=f"scripted/{name}")
+    return scripted(script, position="transcript", name=f"scripted/{name}")
 
 
 helper = Agent(
