@@ -8,6 +8,10 @@ import pytest
 from tests import stores
 from tests.postgres import NoPostgres, Postgres
 
+# The modules of the conformance suite are no test modules by name, so their asserts are explained only on
+# request, which has to come before any test imports them.
+pytest.register_assert_rewrite("entracte_server.testing.store_conformance")
+
 # gRPC's C core writes connection notices to stderr; it reads this when it is first imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
