@@ -14,7 +14,8 @@ from tests.matrix.row import Row, Seen
 from tests.matrix.served import comes_to, troubled
 from tests.matrix.tool_rows import FROM_CLIENT
 
-MAX_SUSPENSIONS = 12
+MAX_SUSPENSIONS = 40
+"""More than any run of the matrix has calls."""
 
 
 def course_of(rows: Sequence[Row], trouble: str = "") -> Course:

@@ -1,5 +1,7 @@
 """All rows, and which of them cannot be set together, and why."""
 
+import itertools
+
 from tests.matrix import loop_rows, memory_rows, processor_rows, prompt_rows, tool_rows
 from tests.matrix.course import Course
 from tests.matrix.row import Row
@@ -60,27 +62,37 @@ def all_pairs() -> list[tuple[Row, Row]]:
     return [(one, other) for i, one in enumerate(ROWS) for other in ROWS[i + 1 :] if not excluded(one, other)]
 
 
-def some_groups() -> list[list[Row]]:
-    """A choice of rows to set together, always the same: each row that is not slow is in two of them.
+MAX_GROUP = 8
+"""Rows that are set together; more of them make no fewer groups worth the name."""
 
-    The rows are dealt out of the list in strides, so that those of a group are of different kinds. Those
-    that end the run early or need its end exclude each other: they come first, and the others join them.
+
+def groups_of_pairs() -> list[list[Row]]:
+    """Groups in which every two rows that can be set together are, slow ones apart: always the same.
+
+    Each group begins with a pair that is in none yet, and is joined by whoever brings most of such pairs.
     """
-    left = [row for stride in (7, 11) for row in _dealt(stride) if not row.slow]
-    left.sort(key=lambda row: row.ending == "answer" and row.needs != "answer")
+    rows = [row for row in ROWS if not row.slow]
+    fits = {(one.name, other.name) for one in rows for other in rows if _go_together(one, other)}
+    left = {frozenset(pair) for pair in fits}
     groups: list[list[Row]] = []
-    for row in left:
-        fitting = [group for group in groups if all(_go_together(row, other) for other in group)]
-        if fitting:
-            min(fitting, key=len).append(row)
-        else:
-            groups.append([row])
+
+    def gain(row: Row, group: list[Row]) -> int:
+        return sum(frozenset((row.name, other.name)) in left for other in group)
+
+    for one, other in itertools.combinations(rows, 2):
+        if frozenset((one.name, other.name)) not in left:
+            continue
+        group = [one, other]
+        while len(group) < MAX_GROUP:
+            fitting = [row for row in rows if all((row.name, known.name) in fits for known in group)]
+            best = max(fitting, key=lambda row: gain(row, group), default=None)
+            if best is None or not gain(best, group):
+                break
+            group.append(best)
+        left -= {frozenset((row.name, known.name)) for row, known in itertools.combinations(group, 2)}
+        groups.append(group)
     return groups
 
 
 def _go_together(one: Row, other: Row) -> bool:
     return one is not other and not excluded(one, other)
-
-
-def _dealt(stride: int) -> list[Row]:
-    return [row for first in range(stride) for row in ROWS[first::stride]]

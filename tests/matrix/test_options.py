@@ -1,6 +1,7 @@
 """Every option holds over suspensions and restarts: before it takes effect, and after.
 
-Each alone, and some of them together; with `MATRIX=all` in the environment, all pairs and both stores.
+Each alone, and each with every other in groups; with `MATRIX=all` in the environment, each with every other
+and nothing else, and each alone on both stores.
 """
 
 import itertools
@@ -16,7 +17,7 @@ import structlog
 from entracte_server.rpc.options import SUPPORTED
 from tests.matrix.playing import check, play
 from tests.matrix.row import Row
-from tests.matrix.rows import BY_NAME, EXCLUDED, ROWS, all_pairs, excluded, some_groups
+from tests.matrix.rows import BY_NAME, EXCLUDED, ROWS, all_pairs, excluded, groups_of_pairs
 from tests.telemetry.collector import Collector
 
 ALL = os.environ.get("MATRIX") == "all"
@@ -55,7 +56,7 @@ async def test_alone_on_postgres(name: str, postgres_url: str, monkeypatch: pyte
 
 
 GROUPS: dict[str, Sequence[Row]] = {
-    "+".join(row.name for row in group): group for group in (all_pairs() if ALL else some_groups())
+    "+".join(row.name for row in group): group for group in (all_pairs() if ALL else groups_of_pairs())
 }
 
 
@@ -69,12 +70,14 @@ def test_every_option_has_a_row() -> None:
 
 
 def test_what_is_paired() -> None:
-    """The choice has each row twice, and nothing in it that excludes each other."""
+    """Every two rows that can be set together are, and none that exclude each other."""
     assert len(BY_NAME) == len(ROWS)
     assert {name for pair in EXCLUDED for name in pair} <= BY_NAME.keys()
-    chosen = some_groups()
-    for row in ROWS:
-        assert sum(row in group for group in chosen) == (0 if row.slow else 2)
-    for group in chosen:
+    together = set()
+    for group in groups_of_pairs():
         assert len(group) > 1
-        assert not any(excluded(*pair) for pair in itertools.combinations(group, 2))
+        for one, other in itertools.combinations(group, 2):
+            assert not excluded(one, other)
+            together.add(frozenset((one.name, other.name)))
+    wanted = {frozenset((one.name, other.name)) for one, other in all_pairs() if not (one.slow or other.slow)}
+    assert together == wanted
