@@ -14,8 +14,13 @@ from tests.matrix.row import Row, Seen
 from tests.matrix.served import comes_to, troubled
 from tests.matrix.tool_rows import FROM_CLIENT
 
-MAX_SUSPENSIONS = 40
-"""More than any run of the matrix has calls."""
+MAX_SUSPENSIONS = 12
+
+
+def most_suspensions(course: Course) -> int:
+    """What a run has at most: `MAX_SUSPENSIONS`, or as many as it has calls, a sub-agent's few among them."""
+    calls = sum("tool" in part for parts in course.steps.values() for part in parts)
+    return max(MAX_SUSPENSIONS, calls + 4)
 
 
 def course_of(rows: Sequence[Row], trouble: str = "") -> Course:
@@ -77,7 +82,7 @@ async def play(rows: Sequence[Row], store: Any) -> Seen:
         settings |= row.settings
     leave = any(row.ending == "cancelled" for row in rows)
     while not seen.results or seen.result.finish_reason == "suspended":
-        assert seen.world.server < MAX_SUSPENSIONS
+        assert seen.world.server < most_suspensions(course)
         seen.world.server = len(seen.results)
         async with (
             serve(app_of(rows, seen.world), store=store, **settings) as server,
@@ -103,7 +108,7 @@ async def play_killed(rows: Sequence[Row], folder: Path, trouble: str) -> Seen:
     is_cut_off = False
     number = 0
     while not seen.results or is_cut_off or seen.result.finish_reason == "suspended":
-        assert number < MAX_SUSPENSIONS
+        assert number < most_suspensions(course)
         here = {**environment, served.SERVER: str(number)}
         seen.world.server = number
         async with (
