@@ -11,11 +11,15 @@ STAMP := $(VENV)/.stamp
 LOCAL := .venv-local
 STUBS := client/python/entracte/v1
 BASELINE := proto/baseline.binpb
+# The SDKs in other languages, each with a Makefile of its own. `make test SDKS=` leaves them out, and
+# `make test SDKS=go` has that one only.
+SDKS ?= $(patsubst client/%/Makefile,%,$(wildcard client/*/Makefile))
 
 export GRPC_VERBOSITY ?= NONE
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap run test chaos matrix soak lint breaking baseline gen gen-check lock bench local-model clean
+.PHONY: help bootstrap run test chaos matrix soak lint breaking baseline gen gen-check lock bench local-model clean \
+	sdk-bootstrap sdk-gen sdk-gen-check sdk-lint sdk-test sdk-package
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
@@ -62,6 +66,7 @@ test: $(STAMP) ## Run the tests, most of them two files at a time (ARGS="..." go
 ifeq ($(ARGS),)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ALONE:%=--ignore tests/%)
 	$(BIN)/python -m pytest $(ALONE:%=tests/%)
+	@$(MAKE) --no-print-directory sdk-test
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
@@ -82,7 +87,7 @@ lint: $(STAMP) ## Check style, types, layers and the contract.
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/buf lint proto
 	$(BIN)/buf format --diff --exit-code proto
-	@$(MAKE) --no-print-directory breaking
+	@$(MAKE) --no-print-directory breaking sdk-lint
 
 # On a branch the contract is compared with the commit where it left main. On main itself, and in a
 # fresh clone of it, with the baseline: the contract as it was last released.
@@ -106,9 +111,10 @@ breaking: $(STAMP) ## Check that the contract still serves old clients.
 baseline: $(STAMP) ## Make the contract as it is the one that later versions must keep (at a release).
 	$(BIN)/buf build proto --exclude-source-info -o $(BASELINE)
 
-gen: $(STAMP) ## Generate the Python stubs and the tables in docs/.
+gen: $(STAMP) ## Generate the stubs and the tables in docs/.
 	$(BIN)/python proto/generate.py
 	$(BIN)/python docs/generate.py
+	@$(MAKE) --no-print-directory sdk-gen
 
 gen-check: $(STAMP) ## Check that stubs and tables are what `make gen` makes.
 	@$(BIN)/python docs/generate.py --check
@@ -119,6 +125,13 @@ gen-check: $(STAMP) ## Check that stubs and tables are what `make gen` makes.
 	else \
 		echo "gen-check: the stubs differ from the protos: run 'make gen' and commit $(STUBS)" >&2; exit 1; \
 	fi
+	@$(MAKE) --no-print-directory sdk-gen-check
+
+# Each of these for every SDK in another language.
+sdk-bootstrap sdk-gen sdk-gen-check sdk-lint sdk-test sdk-package: sdk-%: $(STAMP)
+	@for sdk in $(SDKS); do \
+		echo "== $$sdk: $*"; $(MAKE) --no-print-directory -C client/$$sdk $* || exit 1; \
+	done
 
 # The SDK is a folder of this repository, so it is left out. UPGRADE=1 takes newer versions.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-package entracte \
