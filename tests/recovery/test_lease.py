@@ -1,6 +1,7 @@
 """The lease of a process, when its database is slow."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -9,9 +10,12 @@ from entracte_server import Agent, App, ToolContext, tool
 from entracte_server.domain.errors import Refusal
 from entracte_server.engine.lease import Lease
 from entracte_server.engine.runlog import RunLog
-from entracte_server.store.base import LeaseLost
-from entracte_server.testing import scripted
-from tests.cases.support import serving
+from entracte_server.store.base import Created, CreateRun, LeaseLost
+from entracte_server.testing import scripted, serve
+from tests.cases.support import Caller, serving
+
+LEASE = 1.0
+"""Seconds."""
 
 
 class SlowStore:
@@ -130,3 +134,30 @@ async def test_a_run_that_changes_hands_between_two_steps_ends_each_once(
         assert ended == [(1, 1), (2, 1)]
         assert [step.step for step in done.result.steps] == [1, 2]
     assert len({id(log) for log in checks}) == 2
+
+
+async def test_a_run_that_had_not_begun_when_the_lease_was_lost_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process stands still while a run is created, and finds its lease lost before the run's first move.
+    The run goes on under the next lease, and does not count as one that is executed for ever."""
+    model = scripted([[{"text": "end"}]])
+    app = App(agents=[Agent(id="agent", model=model)])
+    async with serve(app, lease=LEASE, max_runs=1) as server, Caller(server.address, agent="agent") as caller:
+        store, lease = server.engine.store, server.engine.lease
+        create = store.create_run
+        lost: list[str] = []
+
+        async def too_slow(op: CreateRun) -> Created:
+            created = await create(op)
+            if not lost:
+                lost.append(lease.process_id)
+                time.sleep(LEASE)  # noqa: ASYNC251
+                asyncio.get_running_loop().call_soon(lease.check)
+            return created
+
+        monkeypatch.setattr(store, "create_run", too_slow)
+        assert (await caller.generate()).result.text == "end"
+        assert lease.process_id not in lost
+        assert (await caller.generate()).result.text == "end"
+        assert server.engine.active_runs == 0

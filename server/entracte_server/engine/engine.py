@@ -182,7 +182,8 @@ class Engine:
                 execution.hand_over()
             else:
                 execution.log.abandon()
-                task.cancel()
+                # Not before it has begun, since then it would not even clear up.
+                asyncio.get_running_loop().call_soon(task.cancel)
         self._stranded.clear()
         self.broken.clear()
 
