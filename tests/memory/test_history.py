@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from entracte import GenerateResult, ThreadOfOtherResource
-from entracte_server import Memory
+from entracte_server import Agent, Memory
+from entracte_server.testing import scripted
 from tests.memory.support import call, on, talking
 from tests.stores import default_store
 
@@ -215,6 +216,66 @@ async def test_a_thread_is_one_resources() -> None:
         with pytest.raises(ThreadOfOtherResource):
             await talk.agent.generate("yours", memory=on("t", "v"))
         assert len(talk.told) == 1
+
+
+async def test_nothing_that_was_said_is_written_over() -> None:
+    """Clients number their messages as they like: what another run said by an id stays, and what says the
+    same by the same id is that."""
+
+    def said(text: str, id: str) -> dict[str, Any]:
+        return {"role": "user", "content": text, "id": id}
+
+    async with talking([[{"text": "ok"}]]) as talk:
+        await talk.agent.generate([said("one", "1"), said("two", "1")], memory=on())
+        await talk.agent.generate([said("three", "1"), said("four", "2")], memory=on())
+        whole = [said("three", "9"), said("four", "2"), said("five", "3")]
+        await talk.agent.generate(whole, memory=on(), input_processors=[])
+        texts = [text for role, text in await talk.stored() if role == "user"]
+        assert texts == ["one", "two", "three", "four", "three", "five"]
+        ids = [message.id async for message in talk.client.threads.messages("t")]
+        assert len(set(ids)) == len(ids)
+        assert {"1", "2", "9", "3"} < set(ids)
+        assert [text for role, text in talk.told[1] if role == "user"] == ["one", "two", "three", "four"]
+
+
+async def test_what_models_are_not_told_takes_nothing_of_the_budget() -> None:
+    cited = [{"source": f"https://x.example/{number}", "title": "x"} for number in range(9)]
+    async with talking([[{"text": "ok"}, *cited]]) as talk:
+        for word in ("one", "two", "three"):
+            await talk.agent.generate(word, memory=on(max_history_tokens=900))
+        assert [text for role, text in talk.told[2] if role == "user"] == ["one", "two", "three"]
+
+
+async def test_what_a_sub_agent_said_is_told_later_as_it_was_told_then() -> None:
+    helper = Agent(id="helper", model=scripted([[{"text": "it is 42"}]]), description="Helps.")
+    script: list[Any] = [
+        [{"tool": "agent-helper", "id": "c1", "args": {"prompt": "look"}}],
+        [{"text": "42"}],
+    ]
+    async with talking(script, agents=[helper]) as talk:
+        await talk.agent.generate("what is it?", memory=on())
+        await talk.agent.generate("and now?", memory=on())
+        then, later = (
+            [part for message in request.messages if message.role == "tool" for part in message.parts]
+            for request in talk.model.requests[1:]
+        )
+        assert then == later
+        assert "run_id" not in str(later)
+
+
+async def test_what_was_said_on_a_thread_of_the_name_that_is_another_s_is_not_told(tmp_path: Path) -> None:
+    """A run that only reads holds on to nothing: its thread may be deleted, and made anew for another."""
+    script: list[Any] = [[{"text": "one"}], call("gated", 1), [{"text": "ok"}], [{"text": "done"}]]
+    async with talking(script, store=where(tmp_path)) as talk:
+        await talk.agent.generate("of u", memory=on())
+        parked = await talk.agent.generate("read", memory=on(read_only=True))
+        assert [m.text for m in parked.remembered_messages] == ["of u", "one"]
+        await talk.client.threads.delete("t")
+        await talk.agent.generate("secret of v", memory=on(resource="v"))
+        result = await talk.agent.approve(parked.pending_calls[0])
+        assert result.text == "done"
+        assert result.remembered_messages == ()
+        assert "secret of v" not in str(talk.told[-1])
 
 
 async def test_a_deleted_thread_gets_nothing_more() -> None:

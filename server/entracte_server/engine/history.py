@@ -96,7 +96,7 @@ def is_note(message: Message) -> bool:
 def _result(part: CallPart, call_id: str) -> ToolResultPart:
     if part.outcome is None:
         return ToolResultPart(call_id, part.tool_name, PENDING)
-    return prompt.outcome_part(call_id, part.tool_name, part.outcome)
+    return prompt.outcome_part(call_id, part.tool_name, part.outcome, delegated=part.delegated)
 
 
 def exchanges(stored: Sequence[ThreadMessage]) -> list[list[ThreadMessage]]:
@@ -120,16 +120,20 @@ def from_input(
     messages: Iterable[Message], *, prefix: str, run_id: str, author: str, time: int
 ) -> list[ThreadMessage]:
     """What a run was asked, as messages to store: system messages are not part of a conversation, and
-    results join the calls they belong to."""
+    results join the calls they belong to. Of two with one id the later gets another."""
     stored: list[ThreadMessage] = []
+    ids: set[str] = set()
     for index, message in enumerate(messages):
         if message.role == "tool":
             if stored:
                 stored[-1] = _with_results(stored[-1], message)
         elif message.role != "system":
+            own = f"{prefix}-input-{index + 1}"
+            message_id = own if message.id in ids else message.id or own
+            ids.add(message_id)
             stored.append(
                 ThreadMessage(
-                    id=message.id or f"{prefix}-input-{index + 1}",
+                    id=message_id,
                     role=message.role,
                     parts=tuple(_stored_parts(message.parts)),
                     create_time=time,
@@ -194,7 +198,14 @@ def from_step(
         if not call.provider_executed:
             told = prompt.call_part(call)
             parts.append(
-                CallPart(told.tool_call_id, told.tool_name, told.args, call.outcome, told.provider_metadata)
+                CallPart(
+                    told.tool_call_id,
+                    told.tool_name,
+                    told.args,
+                    call.outcome,
+                    told.provider_metadata,
+                    delegated=bool(call.child_run_id),
+                )
             )
     if error is not None:
         parts.append(error_part(error))
@@ -228,6 +239,8 @@ def tokens(message: ThreadMessage) -> int:
             case CallPart():
                 size += len(part.args.encode())
                 size += len(part.outcome.value.encode()) if part.outcome is not None else 0
-            case _:
+            case ImagePart() | FilePart():
                 size += PER_PICTURE * 4
+            case SourcePart() | ErrorPart() | DataPart():  # models are not told of them
+                pass
     return PER_MESSAGE + size // 4

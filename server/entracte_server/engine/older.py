@@ -145,12 +145,10 @@ async def exchanges_around(
     if before:
         end = min(end, before)
     after = max(0, first - EDGE - 1)
-    window = MessageRange(after=after, before=end)
+    window = MessageRange(after=after, before=end, resource_id=resource_id)
     try:
         read = await store.read_messages(tenant, thread_id, window, limit=end - after)
-    except NotFound:  # it was deleted
-        return []
-    if not await belongs(store, tenant, thread_id, resource_id):
+    except NotFound:  # it was deleted, and by now its name may be another's
         return []
     around = [
         exchange
@@ -165,14 +163,6 @@ async def exchanges_around(
     return around
 
 
-async def belongs(store: Store, tenant: str, thread_id: str, resource_id: str) -> bool:
-    """Whether a thread that was just read is of a resource: by now its name may be another's."""
-    try:
-        return (await store.get_thread(tenant, thread_id)).thread.resource_id == resource_id
-    except NotFound:
-        return False
-
-
 async def read_places(
     store: Store, tenant: str, resource_id: str, places: Sequence[Place]
 ) -> list[tuple[str, list[ThreadMessage]]]:
@@ -180,7 +170,7 @@ async def read_places(
     is left out."""
     found: list[tuple[str, list[ThreadMessage]]] = []
     for thread_id, first, last in _stretches(places):
-        window = MessageRange(after=first - 1, before=last + 1)
+        window = MessageRange(after=first - 1, before=last + 1, resource_id=resource_id)
         try:
             messages = await store.read_messages(tenant, thread_id, window, limit=last - first + 1)
         except NotFound:
@@ -189,11 +179,7 @@ async def read_places(
             found[-1][1].extend(messages)
         else:
             found.append((thread_id, messages))
-    return [
-        (thread_id, messages)
-        for thread_id, messages in found
-        if messages and await belongs(store, tenant, thread_id, resource_id)
-    ]
+    return [(thread_id, messages) for thread_id, messages in found if messages]
 
 
 def _stretches(places: Sequence[Place]) -> list[tuple[str, int, int]]:

@@ -58,16 +58,13 @@ def processed(spec: RunSpec, processing: Processing | None) -> RunSpec:
 def result_part(call: CallRow) -> ToolResultPart:
     """What the model is told came of a call that has an outcome."""
     assert call.outcome is not None
-    outcome = call.outcome
-    if call.child_run_id and outcome.kind == "result":
-        outcome = msgspec.structs.replace(outcome, value=_told(outcome.value))
-    return outcome_part(call.call_id, call.tool_name, outcome)
+    return outcome_part(call.call_id, call.tool_name, call.outcome, delegated=bool(call.child_run_id))
 
 
-def outcome_part(call_id: str, tool_name: str, outcome: Outcome) -> ToolResultPart:
-    """What the model is told came of a call."""
+def outcome_part(call_id: str, tool_name: str, outcome: Outcome, *, delegated: bool) -> ToolResultPart:
+    """What the model is told came of a call, which a sub-agent took over or not."""
     if outcome.kind == "result":
-        return ToolResultPart(call_id, tool_name, outcome.value)
+        return ToolResultPart(call_id, tool_name, _told(outcome.value) if delegated else outcome.value)
     if outcome.kind == "denied":
         told: dict[str, object] = {"status": "declined", "reason": outcome.value}
         if outcome.reason_json is not None:

@@ -5,7 +5,7 @@ later segment, in whatever process, reads the same messages again. Messages are 
 transactions of the run, so that a thread never shows more or less than happened.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +20,7 @@ from entracte_server.domain.runs import CallRow, Outcome, Remembered, RunSpec, S
 from entracte_server.domain.threads import ThreadMessage
 from entracte_server.engine import history, older, prompt, working_memory
 from entracte_server.engine.childlog import root_log
+from entracte_server.engine.recall import text_of
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.settle import HandedOver
@@ -47,11 +48,13 @@ class Memory:
         self._processing = snapshot.processing
         self._remembered = snapshot.remembered
         self._saved: dict[str, ThreadMessage] = {}
+        self._said_before: set[str] = set()
         self._notes = working_memory.notes_of(run, options)
 
     async def load(self) -> None:
         """Find what the run remembers, at its first segment, and read it. Raises `StoreUnavailable`."""
         run = self._run
+        await self._keep_to_own_ids()
         if self._remembered is None:
             self._remembered = await self._find()
             self._log.stage(remembered=self._remembered)
@@ -64,6 +67,23 @@ class Memory:
         )
         run.spec = prompt.processed(remembered, self._processing)
 
+    async def _keep_to_own_ids(self) -> None:
+        """Nothing that was said is written over: a message by whose id another run has said something is
+        that, where it says the same, and else gets another id."""
+        run, asked = self._run, self._asked
+        said = await called_alike(run.services.store, run.log.key[0], self._options, asked.input)
+        own = list(asked.input)
+        for index, message in enumerate(own):
+            before = said.get(message.id)
+            if before is None or before.run_id == run.row.run_id:
+                continue
+            own_id = ""
+            if _say_the_same(before, message):
+                own_id = f"{asked.message_id}-again-{index + 1}"
+                self._said_before.add(own_id)
+            own[index] = msgspec.structs.replace(message, id=own_id)
+        self._asked = msgspec.structs.replace(asked, input=tuple(own))
+
     async def _find(self) -> Remembered:
         store, tenant = self._run.services.store, self._run.log.key[0]
         options = self._options
@@ -73,7 +93,7 @@ class Memory:
         if options.max_history_tokens is not None:
             budget = options.max_history_tokens
         try:
-            found = await last_messages(store, tenant, options.thread_id, count, budget)
+            found = await last_messages(store, tenant, options, count, budget)
         except NotFound:  # nothing was said, and the run only reads
             found = []
         found = fitting(found, budget)
@@ -174,13 +194,14 @@ class Memory:
         run = self._run
         if run.processing is not None and not run.processing.input_passed:
             return []  # nobody knows whether it may be kept
-        return history.from_input(
+        asked = history.from_input(
             run.spec.input,
             prefix=run.spec.message_id,
             run_id=run.row.run_id,
             author=run.row.principal,
             time=run.row.create_time,
         )
+        return [message for message in asked if message.id not in self._said_before]
 
     def _steps(self, error: RunError | None) -> list[ThreadMessage]:
         run, now = self._run, now_ms()
@@ -230,21 +251,44 @@ class Memory:
         self._log.stage(messages=changed)
 
 
+def _say_the_same(stored: ThreadMessage, message: Message) -> bool:
+    """Whether a message is one that is stored; of answers, what was called beside the text is left aside."""
+    if stored.role == "user":
+        return message.role == "user" and stored.parts == message.parts
+    return stored.role == message.role and text_of(stored) == text_of(message)
+
+
+async def called_alike(
+    store: Store, tenant: str, options: MemoryOptions, messages: Iterable[Message]
+) -> dict[str, ThreadMessage]:
+    """What was said on a thread by the ids that some messages have. Raises `StoreUnavailable`."""
+    ids = list(dict.fromkeys(message.id for message in messages if message.id))
+    found: dict[str, ThreadMessage] = {}
+    for start in range(0, len(ids), PAGE):
+        where = MessageRange(ids=tuple(ids[start : start + PAGE]), resource_id=options.resource_id)
+        try:
+            page = await store.read_messages(tenant, options.thread_id, where, limit=PAGE)
+        except NotFound:  # it was deleted, or was never made
+            break
+        found.update((message.id, message) for message in page)
+    return found
+
+
 async def last_messages(
-    store: Store, tenant: str, thread_id: str, count: int, budget: int
+    store: Store, tenant: str, options: MemoryOptions, count: int, budget: int
 ) -> list[ThreadMessage]:
-    """The last messages of a thread: `count` of them and those before these that belong to the same
+    """The last messages of a run's thread: `count` of them and those before these that belong to the same
     exchange, or fewer where these alone take more than `budget` tokens. Raises `NotFound`."""
     found: list[ThreadMessage] = []
     while count > len(found) and budget >= 0:
-        page = await _before(store, tenant, thread_id, found, min(PAGE, count - len(found)))
+        page = await _before(store, tenant, options, found, min(PAGE, count - len(found)))
         if not page:
             break
         found = [*page, *found]
         budget -= sum(map(history.tokens, page))
     looked = 0
     while found and found[0].role != "user" and looked < MAX_BACK:
-        page = await _before(store, tenant, thread_id, found, PAGE)
+        page = await _before(store, tenant, options, found, PAGE)
         if not page:
             break
         looked += len(page)
@@ -254,13 +298,14 @@ async def last_messages(
 
 
 async def _before(
-    store: Store, tenant: str, thread_id: str, found: list[ThreadMessage], limit: int
+    store: Store, tenant: str, options: MemoryOptions, found: list[ThreadMessage], limit: int
 ) -> list[ThreadMessage]:
-    """The messages of a thread before those that were found."""
+    """The messages of a run's thread before those that were found."""
     first = found[0].position if found else 0
     if first == 1:
         return []
-    return await store.read_messages(tenant, thread_id, MessageRange(before=first, newest=True), limit=limit)
+    where = MessageRange(before=first, newest=True, resource_id=options.resource_id)
+    return await store.read_messages(tenant, options.thread_id, where, limit=limit)
 
 
 def fitting(messages: Sequence[ThreadMessage], budget: int) -> list[ThreadMessage]:
@@ -284,19 +329,21 @@ async def spec_with(
         same = thread_id == options.thread_id
         told += history.recalled(messages, same=same, filter_incomplete=options.filter_incomplete)
     if remembered.last:
-        recent = await _read(store, tenant, options.thread_id, remembered.first, remembered.last)
+        recent = await _read(store, tenant, options, remembered.first, remembered.last)
         told += history.for_model(recent, filter_incomplete=options.filter_incomplete)
     known = () if remembered.working is None else (remembered.working,)
     return msgspec.structs.replace(spec, history=tuple(told), known=known)
 
 
-async def _read(store: Store, tenant: str, thread_id: str, first: int, last: int) -> list[ThreadMessage]:
+async def _read(
+    store: Store, tenant: str, options: MemoryOptions, first: int, last: int
+) -> list[ThreadMessage]:
     found: list[ThreadMessage] = []
     while first <= last:
-        where = MessageRange(after=first - 1, before=last + 1)
+        where = MessageRange(after=first - 1, before=last + 1, resource_id=options.resource_id)
         try:
-            page = await store.read_messages(tenant, thread_id, where, limit=PAGE)
-        except NotFound:  # it was deleted
+            page = await store.read_messages(tenant, options.thread_id, where, limit=PAGE)
+        except NotFound:  # it was deleted, and by now its name may be another's
             break
         found += page
         if len(page) < PAGE:

@@ -85,14 +85,17 @@ class DeletedThread(Data, frozen=True):
 
 class MessageRange(Data, frozen=True):
     """Which messages of a thread: those after the position `after` and before `before` (0: to the end), of
-    these `roles` and of this run (empty: all). `newest` takes them from the end; they come in the order of
-    the thread in any case."""
+    these `roles`, of this run and with these `ids` (empty: all). `newest` takes them from the end; they come
+    in the order of the thread in any case. A thread of another resource than `resource_id` is none, where
+    that is given."""
 
     after: int = 0
     before: int = 0
     newest: bool = False
     roles: tuple[Author, ...] = ()
     run_id: str = ""
+    ids: tuple[str, ...] = ()
+    resource_id: str = ""
 
 
 class ThreadStore(Protocol):
@@ -119,9 +122,9 @@ class ThreadStore(Protocol):
 
     async def delete_thread(self, op: DeleteThread) -> DeletedThread:
         """From now on there is no such thread, and its id is free; what its runs still write to it is
-        dropped. What it leaves behind, its messages and the runs that named it, is deleted by
-        `sweep_threads`. Raises `NotFound`, `Refused` (not-finished, with the run that has it),
-        `RequestReused`."""
+        dropped. An empty working memory of its resource goes with the last of that one's threads. What the
+        thread leaves behind, its messages and the runs that named it, is deleted by `sweep_threads`. Raises
+        `NotFound`, `Refused` (not-finished, with the run that has it), `RequestReused`."""
         ...
 
     async def sweep_threads(self, *, limit: int) -> int:

@@ -9,7 +9,10 @@ from entracte_server.store.postgres.values import Values
 from entracte_server.store.thread_records import MESSAGE_COLUMNS, message_data, message_row
 from entracte_server.store.threads import MessageRange
 
-_THREAD = "SELECT seq FROM entracte.threads WHERE tenant = $1 AND thread_id = $2 AND deleted = 0"
+_THREAD = (
+    "SELECT seq FROM entracte.threads WHERE tenant = $1 AND thread_id = $2 AND deleted = 0 "
+    "AND ($3 = '' OR resource_id = $3)"
+)
 
 
 def added(messages: Sequence[ThreadMessage], value: Values, *, source: str) -> list[str]:
@@ -56,6 +59,8 @@ def read(tenant: str, thread_id: str, where: MessageRange, limit: int) -> Progra
     ]
     if where.before:
         terms.append(f"m.position < {value(where.before)}")
+    if where.ids:
+        terms.append(f"m.message_id = ANY({value(list(where.ids))}::text[])")
     if where.run_id:
         terms.append(f"m.run_id = {value(where.run_id)}")
     if where.roles:
@@ -64,7 +69,7 @@ def read(tenant: str, thread_id: str, where: MessageRange, limit: int) -> Progra
         f"SELECT {MESSAGE_COLUMNS} FROM entracte.messages m WHERE {' AND '.join(terms)} "
         f"ORDER BY m.position {'DESC' if where.newest else 'ASC'} LIMIT {value(limit)}"
     )
-    thread, found = yield [(_THREAD, (tenant, thread_id)), (sql, value.bound)]
+    thread, found = yield [(_THREAD, (tenant, thread_id, where.resource_id)), (sql, value.bound)]
     if not thread.rows:
         raise NotFound(f"no thread {thread_id}")
     messages = [message_row(row) for row in found.rows]

@@ -23,7 +23,9 @@ _INSERT = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, "
     "1 + coalesce((SELECT max(position) FROM messages INDEXED BY messages_of_thread WHERE thread = ?), 0))"
 )
-_THREAD = "SELECT seq FROM threads WHERE tenant = ? AND thread_id = ? AND doom = 0"
+_THREAD = (
+    "SELECT seq FROM threads WHERE tenant = ? AND thread_id = ? AND doom = 0 AND (? = '' OR resource_id = ?)"
+)
 
 
 def add(messages: Iterable[ThreadMessage], run: int, transaction: Transaction) -> None:
@@ -60,13 +62,16 @@ def read(
     if where.roles:
         terms.append(f"m.role IN ({', '.join('?' * len(where.roles))})")
         texts.extend(where.roles)
-    index = "messages_of_run" if where.run_id else "messages_of_thread"
+    if where.ids:
+        terms.append(f"m.message_id IN ({', '.join('?' * len(where.ids))})")
+        texts.extend(where.ids)
+    index = "messages_of_run" if where.run_id else "messages_key" if where.ids else "messages_of_thread"
     sql = (
         f"SELECT {MESSAGE_COLUMNS} FROM messages m INDEXED BY {index} WHERE {' AND '.join(terms)} "
         f"ORDER BY m.position {'DESC' if where.newest else 'ASC'} LIMIT ?"
     )
     with one_moment(connection) as cursor:
-        thread = cursor.execute(_THREAD, (tenant, thread_id)).fetchone()
+        thread = cursor.execute(_THREAD, (tenant, thread_id, where.resource_id, where.resource_id)).fetchone()
         if thread is None:
             raise NotFound(f"no thread {thread_id}")
         found = [message_row(row) for row in cursor.execute(sql, (*thread, *values, *texts, limit))]

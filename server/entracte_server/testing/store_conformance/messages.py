@@ -205,6 +205,13 @@ class MessageSuite(StoreSuite):
         assert await positions(run_id=two.run_id) == [7, 8]
         assert await positions(run_id=one.run_id, newest=True, limit=1, roles=("user",), before=5) == [2]
         assert await positions(run_id="unknown") == []
+        ids = (said[6].id, said[1].id, "unknown")
+        assert await positions(ids=ids) == [2, 7]
+        assert await positions(ids=ids, run_id=two.run_id) == [7]
+        assert await positions(resource_id="alice", limit=1) == [1]
+        for resource_id in ("ALICE", "bob"):
+            with pytest.raises(NotFound):
+                await positions(resource_id=resource_id)
 
     async def test_whose_they_are(self, store: Store) -> None:
         runs = [
