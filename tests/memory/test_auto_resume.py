@@ -46,6 +46,58 @@ async def test_the_message_is_the_answer() -> None:
         ]
 
 
+async def test_models_wrap_their_reading_in_prose_and_fences() -> None:
+    read = "He means:\n\n```json\n" + json.dumps({"matches": [{"call": "q1", "data": "blue"}]}) + "\n```\n"
+    async with talking([asking("c1"), [{"text": read}], [{"text": "blue it is"}]]) as talk:
+        await talk.agent.generate("paint", memory=on())
+        result = await talk.agent.generate("the second one", **AUTO)
+        assert (result.text, result.auto_resume_error) == ("blue it is", "")
+
+
+async def test_what_reading_the_message_used_is_the_run_s() -> None:
+    """In its result, its row and its stream; the audit says which model read it."""
+    async with talking([asking("c1"), reading(("q1", "blue")), [{"text": "blue it is"}]]) as talk:
+        suspended = await talk.agent.generate("paint", memory=on())
+        stream = talk.agent.stream("the second one", **AUTO)
+        finish = [chunk async for chunk in stream][-1]
+        result = await stream.result()
+        assert (suspended.usage.total_tokens, result.usage.total_tokens) == (15, 45)
+        assert finish.type == "finish"
+        assert finish.usage.total_tokens == 45
+        run = await talk.client.runs.get(result.run_id)
+        assert run.usage == result.usage
+        assert run.result is not None
+        assert run.result.usage == result.usage
+        [decision] = [d async for d in talk.client.inbox.decisions(run_id=result.run_id)]
+        assert talk.model.name in decision.comment
+
+
+async def test_the_thread_keeps_the_answer_unless_it_is_not_to() -> None:
+    """A run that only reads answers nothing, since that writes."""
+    async with talking([asking("c1"), reading(("q1", "blue")), [{"text": "end"}]]) as talk:
+        await talk.agent.generate("paint", memory=on())
+        with pytest.raises(RequestInvalid) as refused:
+            await talk.agent.generate("blue", memory=on(read_only=True), auto_resume_suspended_tools=True)
+        assert [v.field for v in refused.value.violations] == ["options.memory.read_only"]
+        told = {"role": "user", "content": "blue", "id": "told"}
+        unsaved = on(save_messages=False)
+        result = await talk.agent.generate([told], memory=unsaved, auto_resume_suspended_tools=True)
+        assert result.text == "end"
+        assert [text for role, text in await talk.stored() if role == "user"] == ["paint"]
+
+
+async def test_an_answer_takes_the_place_of_nothing_that_was_said() -> None:
+    def said(text: str) -> list[dict[str, Any]]:
+        return [{"role": "user", "content": text, "id": "1"}]
+
+    script = [asking("c1"), reading(("q1", "blue")), asking("c2"), reading(("q1", "red")), [{"text": "end"}]]
+    async with talking(script) as talk:
+        await talk.agent.generate(said("paint"), memory=on())
+        await talk.agent.generate(said("blue"), **AUTO, run_id="mine")
+        await talk.agent.generate(said("red"), **AUTO, run_id="mine")
+        assert [text for role, text in await talk.stored() if role == "user"] == ["paint", "blue", "red"]
+
+
 async def test_a_stream_goes_on_where_the_run_waited() -> None:
     async with talking([asking("c1"), reading(("q1", "blue")), [{"text": "blue it is"}]]) as talk:
         suspended = await talk.agent.generate("paint", memory=on())

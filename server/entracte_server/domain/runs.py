@@ -244,8 +244,8 @@ class CallRow(Data, frozen=True):
     The calls of a tree of agents belong to its root, and their ids are unique in it. `run_id` is the
     sub-agent's run whose call it is, empty for the root's own agent. A call that delegates has the run that
     it began, `child_run_id`, and, once that has ended or the root parked, the tokens used and what they cost
-    (millionths), all below included. A hook may have something to tell the model beside its result,
-    `feedback`, and may end the run with it: `bail`.
+    (millionths), all below included; one that a message answered has what models used to read that. A hook
+    may have something to tell the model beside its result, `feedback`, and may end the run with it: `bail`.
     """
 
     call_id: str

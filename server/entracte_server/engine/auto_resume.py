@@ -7,18 +7,25 @@ decided and nothing saved. Approvals are never given this way.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from entracte_server.domain import json_text
 from entracte_server.domain.data import Data
 from entracte_server.domain.errors import Refusal
+from entracte_server.domain.ids import new_id
 from entracte_server.domain.messages import Message, text_message
 from entracte_server.domain.options import StructuredOutput
+from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import PendingRow, RunRow
-from entracte_server.domain.threads import ThreadRun
+from entracte_server.domain.threads import ThreadMessage, ThreadRun
 from entracte_server.engine import decisions, history
 from entracte_server.engine.decisions import Ref, Verdict
+from entracte_server.engine.object_text import Unfit, read_object
 from entracte_server.engine.questions import ask
+from entracte_server.engine.remembering import called_alike
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.starting import Start
 from entracte_server.engine.structured_request import with_schema
@@ -44,6 +51,15 @@ The questions, as JSON:
 {questions}"""
 
 _LEFT_OPEN = "The call waits as before; answer it with Resume, or say it in other words."
+
+
+class Reading(Data, frozen=True):
+    """What a model took from a message: the answer to `pending`, as JSON text. `spent` is what that used, by
+    the names of the models."""
+
+    pending: PendingRow
+    data: str
+    spent: Mapping[str, Usage]
 
 
 class Unanswered(Data, frozen=True):
@@ -90,25 +106,24 @@ async def answer(engine: "Engine", start: Start, holder: ThreadRun) -> Decided |
         return Unanswered(run, f"No call of the run takes an answer from a message. {_LEFT_OPEN}")
     try:
         async with asyncio.timeout(TIMEOUT):
-            pending, data = await _matched(engine, run, asked, start.input)
+            reading = await _matched(engine, run, asked, start.input)
     except TimeoutError:
         return Unanswered(run, f"The model took too long to read the message. {_LEFT_OPEN}")
     except ModelError as failure:
         return Unanswered(run, f"The model could not be asked: {failure.error.message} {_LEFT_OPEN}")
     except ValueError as fault:
         return Unanswered(run, f"{fault} {_LEFT_OPEN}")
-    said = history.from_input(
-        start.input, prefix=start.run_id, run_id=run.run_id, author=start.principal, time=now_ms()
-    )
+    said = await _said(engine, start, run)
     try:
         return await decisions.decide(
             engine,
             tenant=start.tenant,
             principal=start.principal,
-            ref=Ref(pending.pending_call_id),
-            verdict=Verdict("resume", data=data, comment="Taken from a message on the thread."),
+            ref=Ref(reading.pending.pending_call_id),
+            verdict=Verdict("resume", data=reading.data, comment=_comment(reading)),
             request=start.request,
-            messages=tuple(said),
+            messages=said,
+            spent=reading.spent,
         )
     except Refusal as refusal:
         if refusal.reason != "RESUME_DATA_INVALID":
@@ -116,30 +131,43 @@ async def answer(engine: "Engine", start: Start, holder: ThreadRun) -> Decided |
         return Unanswered(run, f"The message does not fit the question: {refusal.message} {_LEFT_OPEN}")
 
 
+async def _said(engine: "Engine", start: Start, run: RunRow) -> tuple[ThreadMessage, ...]:
+    """The message as the thread is to keep it, if it is to: what was said by the same id stays."""
+    memory = start.options.memory
+    if memory is None or not memory.save_messages:
+        return ()
+    known = await called_alike(engine.store, start.tenant, memory, start.input)
+    own = [msgspec.structs.replace(it, id="") if it.id in known else it for it in start.input]
+    said = history.from_input(own, prefix=new_id(), run_id=run.run_id, author=start.principal, time=now_ms())
+    return tuple(said)
+
+
+def _comment(reading: Reading) -> str:
+    """What the audit says of such a decision."""
+    return f"Taken from a message on the thread by {' and '.join(reading.spent) or 'a model'}."
+
+
 async def _matched(
     engine: "Engine", run: RunRow, asked: list[PendingRow], said: tuple[Message, ...]
-) -> tuple[PendingRow, str]:
+) -> Reading:
     """The call that is answered, and the answer. Raises `ModelError`, `ValueError` where it is not clear."""
     by_name = {f"q{number}": row for number, row in enumerate(asked, 1)}
-    text = await _ask(engine, run, by_name, said)
+    schema, spent = _schema(list(by_name)), dict[str, Usage]()
+    text = await _ask(engine, run, by_name, schema, said, spent)
     try:
-        matches = json_text.parse(text)["matches"]
-        found = [(by_name[match["call"]], match["data"]) for match in matches]
-    except (json_text.InvalidJson, KeyError, TypeError):
+        matches = json_text.parse(read_object(text, schema))["matches"]
+    except Unfit:
         raise ValueError("The model's reading of the message is none that can be used.") from None
-    if not found:
+    if not matches:
         raise ValueError("The message answers nothing that was asked.")
-    if len(found) > 1:
+    if len(matches) > 1:
         raise ValueError("The message could be the answer to more than one question.")
-    row, data = found[0]
-    return row, json_text.dump(data)
+    return Reading(by_name[matches[0]["call"]], json_text.dump(matches[0]["data"]), spent)
 
 
-async def _ask(
-    engine: "Engine", run: RunRow, by_name: dict[str, PendingRow], said: tuple[Message, ...]
-) -> str:
-    questions = [_question(name, row) for name, row in by_name.items()]
-    schema = json_text.dump(
+def _schema(names: list[str]) -> str:
+    """What a reading fits."""
+    return json_text.dump(
         {
             "type": "object",
             "properties": {
@@ -147,7 +175,7 @@ async def _ask(
                     "type": "array",
                     "items": {
                         "type": "object",
-                        "properties": {"call": {"type": "string", "enum": list(by_name)}, "data": {}},
+                        "properties": {"call": {"type": "string", "enum": names}, "data": {}},
                         "required": ["call", "data"],
                     },
                 }
@@ -155,11 +183,22 @@ async def _ask(
             "required": ["matches"],
         }
     )
+
+
+async def _ask(
+    engine: "Engine",
+    run: RunRow,
+    by_name: dict[str, PendingRow],
+    schema: str,
+    said: tuple[Message, ...],
+    spent: dict[str, Usage],
+) -> str:
+    questions = [_question(name, row) for name, row in by_name.items()]
     told = text_message("system", _TOLD.format(questions=json_text.dump(questions)))
     request = ModelRequest(messages=[told, *(m for m in said if m.role == "user")])
     models = engine.models_of(run.agent_id)
     wanted = with_schema(StructuredOutput(schema, injection="system"), request, models[0], False)
-    return await ask(models, wanted, {})
+    return await ask(models, wanted, spent)
 
 
 def _question(name: str, row: PendingRow) -> dict[str, Any]:

@@ -7,7 +7,7 @@ call is still open is checked by the store, in the statement that settles it.
 
 import datetime as dt
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +22,7 @@ from entracte_server.domain.data import Data
 from entracte_server.domain.errors import FieldViolation, Reason, Refusal
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.options import ClientTool
+from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import (
     TERMINAL,
     CallRow,
@@ -32,6 +33,7 @@ from entracte_server.domain.runs import (
     RunRow,
 )
 from entracte_server.domain.threads import ThreadMessage
+from entracte_server.engine import spending
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settle import validate
 from entracte_server.store.base import Decide, Decided, NotFound, Refused, RequestKey
@@ -89,17 +91,19 @@ async def decide(
     request: RequestKey | None,
     found: Callable[[str], None] | None = None,
     messages: tuple[ThreadMessage, ...] = (),
+    spent: Mapping[str, Usage] | None = None,
 ) -> Decided:
     """Decide a pending call. Raises `Refusal`; then nothing was changed.
 
     `found` is called with the run's id before anything is, so that all that follows can be followed.
-    `messages` are added to the run's thread with the decision.
+    `messages` are added to the run's thread with the decision, and what models used to come to it, `spent`,
+    by their names, to what the run used.
 
     A repeated request is recognised by its id. That costs a look only when it would be refused: a
     first one is never refused for having been decided.
     """
     try:
-        return await _decide(engine, tenant, principal, ref, verdict, request, found, messages)
+        return await _decide(engine, tenant, principal, ref, verdict, request, found, messages, spent or {})
     except Refusal:
         made = await engine.store.find_request(request) if request is not None else None
         if made is None:
@@ -117,6 +121,7 @@ async def _decide(
     request: RequestKey | None,
     found: Callable[[str], None] | None,
     messages: tuple[ThreadMessage, ...],
+    spent: Mapping[str, Usage],
 ) -> Decided:
     run, pending, call = await _find(engine, tenant, ref)
     if found is not None:
@@ -144,6 +149,8 @@ async def _decide(
         args_digest=verdict.args_digest,
     )
     decided_call = await _apply(engine, run, pending, call, decision, verdict)
+    if spent:
+        decided_call = spending.added(decided_call, spent, engine.app.prices)
     started = None
     if decided_call.outcome is None and not decided_call.redefined:
         started = msgspec.structs.replace(decided_call, state="started", key=decided_call.key or new_id())

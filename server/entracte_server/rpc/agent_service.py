@@ -158,6 +158,11 @@ class AgentService:
                     f"options.{descriptor.name}",
                     f"leave it out: the message may answer the run {holder.run_id}, which has its own",
                 )
+        if options.memory.read_only:
+            raise invalid(
+                "options.memory.read_only",
+                f"leave it out: the message may answer the run {holder.run_id}, and that writes",
+            )
         return await auto_resume.answer(self._engine, start, holder)
 
     async def _answer(self, said: Decided | Unanswered, context: Context) -> pb.GenerateResponse:
