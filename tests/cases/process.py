@@ -1,7 +1,8 @@
 """Servers in processes of their own, which a test may kill.
 
 `executed` starts `entracte serve` as a person would. `forked` runs the same command in a fork of a
-process that has imported it before, which takes a twentieth of the time.
+process that has imported it before, which takes a twentieth of the time. The store is the file that is
+given, unless the test runs on another one.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from tests.stores import default_store
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 30.0
@@ -85,10 +88,8 @@ class ServerProcess:
 
 
 def _arguments(target: str, store: Path) -> list[str]:
-    return [
-        "serve", target, "--address", "127.0.0.1:0", "--store", f"sqlite:///{store}",
-        "--log-level", "warning",
-    ]  # fmt: skip
+    where = default_store().get("store", f"sqlite:///{store}")
+    return ["serve", target, "--address", "127.0.0.1:0", "--store", where, "--log-level", "warning"]
 
 
 def _serve(arguments: Sequence[str], environment: Mapping[str, str], log: str) -> None:

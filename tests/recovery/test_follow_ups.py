@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from entracte import Client, FollowUp, Memory
 from tests.cases.process import forked
 from tests.recovery import titled
@@ -59,6 +61,7 @@ async def test_killed_while_it_is_done(tmp_path: Path) -> None:
     assert journal.read_text().split() == [result.run_id] * 2
 
 
+@pytest.mark.usefixtures("each_store")
 async def test_killed_while_a_title_is_made(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     environment = {titled.JOURNAL: str(journal)}
