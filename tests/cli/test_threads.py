@@ -77,6 +77,9 @@ async def test_what_agents_noted_is_shown() -> None:
         assert "\x1b" not in shown.stdout
         shown = await entracte("threads", "memory", "--resource", "ada", "--json", address=address)
         assert json.loads(shown.stdout)["version"] == 1
+        cleared = await entracte("threads", "memory", "--resource", "ada", "--clear", address=address)
+        assert cleared.stdout == "Nothing is noted.\n"
+        assert (await client.threads.working_memory(resource_id="ada")).content == ""
         assert (await entracte("threads", "memory", "hats", address=address)).exit_code == 1
         assert (await entracte("threads", "memory", address=address)).exit_code == 2
 

@@ -146,11 +146,17 @@ async def test_the_scorers_in_the_docs() -> None:
 
 
 async def test_the_threads_in_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
-    [code] = snippets("docs/threads.md")
+    code, removing = snippets("docs/threads.md")
     async with serve(support.app) as server, Client(server.address) as client:
         await client.agent("support").generate("Hello", memory=Memory(Thread("t1", "Hats"), "ada"))
         await run(code)["tidy"](client, "ada")
         assert [thread.thread_id async for thread in client.threads.list()] == ["t1"]
+        await client.agent("support").generate("Refund order 7", memory=Memory("t2", "ada"))
+        await client.threads.update_working_memory("likes hats", resource_id="ada")
+        await run(removing)["forget"](client, "ada")
+        assert [thread async for thread in client.threads.list()] == []
+        noted = await client.threads.working_memory(resource_id="ada")
+        assert (noted.content, noted.version) == ("", 0)
     printed = capsys.readouterr().out.splitlines()
     assert any(line.startswith("t1 Hats ") for line in printed)
     assert any(line.startswith("assistant support ") for line in printed)

@@ -49,5 +49,6 @@ class WorkingMemoryStore(Protocol):
         ...
 
     async def set_working_memory(self, op: SetWorkingMemory) -> tuple[WorkingMemoryRow, Made | None]:
-        """The memory as it is from now on. Raises `NotFound`, `MemoryChanged`, `RequestReused`."""
+        """The memory as it is from now on. An empty one of a resource that has no threads is not kept. Raises
+        `NotFound`, `MemoryChanged`, `RequestReused`."""
         ...

@@ -162,15 +162,19 @@ def _outcome(part: "ToolInvocationPart") -> str:
 @threads.command()
 @click.argument("thread_id", metavar="[THREAD]", required=False, default="")
 @click.option("--resource", "resource_id", metavar="ID", default="", help="That of this resource.")
+@click.option("--clear", is_flag=True, help="Take it away, and show what is left: nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @client_command
-def memory(client: "SyncClient", thread_id: str, resource_id: str, as_json: bool) -> None:
+def memory(client: "SyncClient", thread_id: str, resource_id: str, clear: bool, as_json: bool) -> None:
     """Show what agents noted down, of a thread or of a resource."""
     import entracte
 
     if bool(thread_id) == bool(resource_id):
         raise click.UsageError("give a thread, or a resource with --resource")
-    noted = client.threads.working_memory(thread_id=thread_id, resource_id=resource_id)
+    if clear:
+        noted = client.threads.update_working_memory("", thread_id=thread_id, resource_id=resource_id)
+    else:
+        noted = client.threads.working_memory(thread_id=thread_id, resource_id=resource_id)
     if as_json:
         print_json(entracte.to_dict(noted))
         return

@@ -197,13 +197,14 @@ def delete(op: DeleteThread, at: Attempt) -> Program[DeletedThread]:
     if having and not op.force:
         raise Refused("not-finished", run=having[0])
     run_ids = [run.run_id for run in having]
-    seq = thread.rows[0][0]
+    seq, resource_id = thread.rows[0]
     yield [
         *locks(op.tenant, set(run_ids)),
         (_CANCEL, (op.tenant, run_ids, op.reason, op.now)),
         (_DELETE_TURNS, (seq,)),
         working_memory.delete_of_thread(op.tenant, seq),
         (_DOOM, (op.tenant, seq, at.token)),
+        working_memory.forget(op.tenant, resource_id),
         *_record(op.request, op.thread_id, at),
     ]
     return DeletedThread(tuple(run_ids))

@@ -26,6 +26,11 @@ _PUT = (
     "WHERE $6::bigint IS NULL OR m.version = $6 RETURNING m.version"
 )
 _DELETE = "DELETE FROM entracte.working_memory WHERE tenant = $1 AND resource_id = '' AND thread = $2"
+_FORGET = (
+    "DELETE FROM entracte.working_memory WHERE tenant = $1 AND resource_id = $2 AND thread = 0 "
+    "AND octet_length(content) = 0 AND NOT EXISTS (SELECT 1 FROM entracte.threads t "
+    "WHERE t.tenant = $1 AND t.resource_id = $2 AND t.deleted = 0)"
+)
 
 
 def get(tenant: str, thread_id: str, resource_id: str) -> Program[WorkingMemoryRow]:
@@ -63,7 +68,8 @@ def put(op: SetWorkingMemory, at: Attempt) -> Program[tuple[WorkingMemoryRow, Ma
     done, found = yield [(_PUT, (*key, op.now, op.content.encode(), op.expected)), (_BY_KEY, key)]
     row = _row(found, *owner)
     if not done.rows:
-        if at.again and row.content == op.content and row.version == (op.expected or 0) + 1:
+        done_before = row.version == (op.expected or 0) + 1 or not (op.content or row.version)
+        if at.again and row.content == op.content and done_before:
             return row, None  # the attempt before was committed
         if op.request is not None:  # the same one may have been at it
             made = requests.made_by(op.request, (yield requests.find(op.request)))
@@ -74,6 +80,8 @@ def put(op: SetWorkingMemory, at: Attempt) -> Program[tuple[WorkingMemoryRow, Ma
         value = Values()
         record = requests.record(op.request, op.thread_id or op.resource_id, at, value)
         yield [(record, value.bound)]
+    if op.resource_id:
+        yield [forget(op.tenant, op.resource_id)]
     return row, None
 
 
@@ -102,3 +110,8 @@ def noted(what: Note, value: Values) -> str:
 def delete_of_thread(tenant: str, thread: int) -> Statement:
     """The memory of a thread that is deleted."""
     return _DELETE, (tenant, thread)
+
+
+def forget(tenant: str, resource_id: str) -> Statement:
+    """An empty memory is not kept of a resource that has no threads."""
+    return _FORGET, (tenant, resource_id)

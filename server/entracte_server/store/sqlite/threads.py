@@ -40,7 +40,7 @@ _UPDATE = (
     "WHERE tenant = ? AND thread_id = ? AND doom = 0 AND (? = 0 OR title = '') "
     "AND (? = '' OR EXISTS (SELECT 1 FROM messages m WHERE m.thread = threads.seq AND m.run_id = ?))"
 )
-_FIND = "SELECT seq FROM threads WHERE tenant = ? AND thread_id = ? AND doom = 0"
+_FIND = "SELECT seq, resource_id FROM threads WHERE tenant = ? AND thread_id = ? AND doom = 0"
 _RUNS = (
     "SELECT r.run_id, r.seq FROM thread_turns t INDEXED BY thread_turns_of_thread "
     "CROSS JOIN runs r ON r.seq = t.run WHERE t.thread = ? ORDER BY t.run"
@@ -127,17 +127,19 @@ def delete(op: DeleteThread, transaction: Transaction) -> DeletedThread:
     """See `ThreadStore.delete_thread`."""
     if (made := made_by(transaction.cursor, op.request)) is not None:
         return DeletedThread(made=made)
-    thread = transaction.execute(_FIND, (op.tenant, op.thread_id)).fetchone()
-    if thread is None:
+    found = transaction.execute(_FIND, (op.tenant, op.thread_id)).fetchone()
+    if found is None:
         raise NotFound(f"no thread {op.thread_id}")
-    runs = transaction.execute(_RUNS, thread).fetchall()
+    seq, resource_id = found
+    runs = transaction.execute(_RUNS, (seq,)).fetchall()
     if runs and not op.force:
         raise Refused("not-finished", run=run_row(transaction.execute(_RUN, runs[0][1:]).fetchone()))
-    for _, seq in runs:
-        transaction.execute(_CANCEL, (op.reason, op.now, seq))
-    transaction.execute(_DELETE_TURNS, thread)
-    working_memory.delete_of_thread(op.tenant, thread[0], transaction)
-    transaction.execute(_DOOM, thread)
+    for _, run in runs:
+        transaction.execute(_CANCEL, (op.reason, op.now, run))
+    transaction.execute(_DELETE_TURNS, (seq,))
+    working_memory.delete_of_thread(op.tenant, seq, transaction)
+    transaction.execute(_DOOM, (seq,))
+    working_memory.forget(op.tenant, resource_id, transaction)
     record(transaction, op.request, op.thread_id)
     return DeletedThread(tuple(run_id for run_id, _ in runs))
 

@@ -28,6 +28,11 @@ _TURN = (
     "AND NOT EXISTS (SELECT 1 FROM thread_turns f WHERE f.thread = u.thread AND f.run < u.run)"
 )
 _DELETE = "DELETE FROM working_memory WHERE tenant = ? AND resource_id = '' AND thread = ?"
+_FORGET = (
+    "DELETE FROM working_memory WHERE tenant = ?1 AND resource_id = ?2 AND thread = 0 "
+    "AND length(content) = 0 AND NOT EXISTS (SELECT 1 FROM threads t INDEXED BY threads_of_resource "
+    "WHERE t.tenant = ?1 AND t.resource_id = ?2 AND t.doom = 0)"
+)
 
 
 def get(connection: sqlite3.Connection, tenant: str, thread_id: str, resource_id: str) -> WorkingMemoryRow:
@@ -62,7 +67,10 @@ def put(op: SetWorkingMemory, transaction: Transaction) -> tuple[WorkingMemoryRo
         raise MemoryChanged(row)
     _put(transaction, op.tenant, op.resource_id, thread, 1, op.now, op.content)
     record(transaction, op.request, op.thread_id or op.resource_id)
-    return _get(transaction.cursor, *key)[1], None
+    row = _get(transaction.cursor, *key)[1]
+    if op.resource_id:
+        forget(op.tenant, op.resource_id, transaction)
+    return row, None
 
 
 def note(what: Note, tenant: str, run: int, transaction: Transaction) -> None:
@@ -85,3 +93,8 @@ def _put(
 def delete_of_thread(tenant: str, thread: int, transaction: Transaction) -> None:
     """The memory of a thread that is deleted."""
     transaction.execute(_DELETE, (tenant, thread))
+
+
+def forget(tenant: str, resource_id: str, transaction: Transaction) -> None:
+    """An empty memory is not kept of a resource that has no threads."""
+    transaction.execute(_FORGET, (tenant, resource_id))

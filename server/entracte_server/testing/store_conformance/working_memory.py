@@ -186,6 +186,24 @@ class WorkingMemorySuite(StoreSuite):
         assert await get(store, **THREAD) == ("", 0)
         assert await get(store, **RESOURCE) == ("later", 2)
 
+    async def test_an_empty_one_of_a_resource_without_threads_is_not_kept(self, store: Store) -> None:
+        for name in ("t", "s"):
+            await store.create_thread(CreateThread(a_thread(thread_id=name, resource_id="alice")))
+        await store.create_thread(CreateThread(a_thread(thread_id="b", resource_id="bob")))
+        await put(store, "bob's", resource_id="bob")
+        await put(store, "one", **RESOURCE)
+        assert (await put(store, "", **RESOURCE)).version == 2
+        await store.delete_thread(DeleteThread(TENANT, "t", NOW))
+        assert await get(store, **RESOURCE) == ("", 2)  # whoever read the first one cannot write over it
+        await store.delete_thread(DeleteThread(TENANT, "s", NOW))
+        assert await get(store, **RESOURCE) == ("", 0)
+        await put(store, "again", **RESOURCE)
+        emptied = await put(store, "", expected=1, **RESOURCE)
+        assert (emptied.content, emptied.version) == ("", 2)
+        assert await get(store, **RESOURCE) == ("", 0)
+        await store.delete_thread(DeleteThread(TENANT, "b", NOW))
+        assert await get(store, resource_id="bob") == ("bob's", 1)
+
     async def test_runs_of_one_resource_note_side_by_side(self, open_store: OpenStore) -> None:
         """In any order; no change is lost as a version, and nobody waits for anybody for long."""
         stores = [await open_store() for _ in range(2)]
