@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from entracte import EntracteError, RequestInvalid
+from entracte import EntracteError, GenerateResult, RequestInvalid
 from entracte_server.models.base import ModelRequest
 from tests.memory.support import on, talking
 
@@ -190,3 +190,25 @@ async def test_two_messages_at_once_answer_once() -> None:
     assert said[:2] == ["paint", decisions[0].data]
     assert any(not isinstance(result, BaseException) for result in results)
     assert all(isinstance(result, EntracteError) for result in results if isinstance(result, BaseException))
+
+
+async def test_no_message_is_lost_that_comes_when_another_has_answered() -> None:
+    """It starts a run of its own, or is refused: it is not taken for one that answers nothing."""
+
+    def script(request: ModelRequest) -> Any:
+        if request.tools == ():
+            return reading(("q1", "red"))
+        return asking("c1") if len(request.messages) == 1 else [{"text": "end"}]
+
+    async with talking(script) as talk:
+        await talk.agent.generate("paint", memory=on())
+        words = [f"red {number}" for number in range(12)]
+        results = await asyncio.gather(
+            *(talk.agent.generate(word, **AUTO) for word in words), return_exceptions=True
+        )
+        said = [text for role, text in await talk.stored() if role == "user"]
+    heard = [
+        word for word, result in zip(words, results, strict=True) if not isinstance(result, BaseException)
+    ]
+    assert sorted(said[1:]) == sorted(heard)
+    assert all(not result.auto_resume_error for result in results if isinstance(result, GenerateResult))

@@ -89,10 +89,15 @@ async def parked_run(engine: "Engine", start: Start) -> ThreadRun | None:
     return holder if holder is not None and holder.state == "suspended" else None
 
 
-async def answer(engine: "Engine", start: Start, holder: ThreadRun) -> Decided | Unanswered:
-    """Decide a call of the run that has the thread with what the message says. Raises `Refusal`, as a
-    decision does that cannot be made here."""
-    run, found, _ = await engine.store.pending_of_run(start.tenant, holder.run_id)
+async def answer(engine: "Engine", start: Start, holder: ThreadRun) -> Decided | Unanswered | None:
+    """Decide a call of the run that has the thread with what the message says; None where that run does not
+    wait any more. Raises `Refusal`, as a decision does that cannot be made here."""
+    try:
+        run, found, _ = await engine.store.pending_of_run(start.tenant, holder.run_id)
+    except NotFound:  # it was deleted
+        return None
+    if not found:  # it was decided just now
+        return None
     if run.agent_id != start.agent_id:
         raise Refusal(
             "THREAD_PARKED",

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 PAGE = 100
 """Messages that are read at once."""
 
+FIRST_PAGE = 10
+"""Messages that are read first, while nobody knows how large they are."""
+
 MAX_BACK = 1000
 """Messages that are looked through for the beginning of an exchange."""
 
@@ -280,18 +283,21 @@ async def last_messages(
     """The last messages of a run's thread: `count` of them and those before these that belong to the same
     exchange, or fewer where these alone take more than `budget` tokens. Raises `NotFound`."""
     found: list[ThreadMessage] = []
+    batch = FIRST_PAGE
     while count > len(found) and budget >= 0:
-        page = await _before(store, tenant, options, found, min(PAGE, count - len(found)))
+        page = await _before(store, tenant, options, found, min(batch, count - len(found)))
         if not page:
             break
         found = [*page, *found]
         budget -= sum(map(history.tokens, page))
-    looked = 0
+        batch = min(2 * batch, PAGE)
+    looked, batch = 0, FIRST_PAGE
     while found and found[0].role != "user" and looked < MAX_BACK:
-        page = await _before(store, tenant, options, found, PAGE)
+        page = await _before(store, tenant, options, found, batch)
         if not page:
             break
         looked += len(page)
+        batch = min(2 * batch, PAGE)
         start = next((i for i in reversed(range(len(page))) if page[i].role == "user"), 0)
         found = [*page[start:], *found]
     return [message for exchange in history.exchanges(found) for message in exchange]
