@@ -60,7 +60,7 @@ run: $(STAMP) ## Serve the example agent and talk to it; without a terminal, pla
 
 # Servers that are processes, killed or put to sleep, and people who wait for a moment only: these tests want
 # the machine to themselves.
-ALONE := app chaos cli examples matrix recovery upkeep
+ALONE := app chaos cli conformance examples matrix recovery upkeep
 
 test: $(STAMP) ## Run the tests, most of them two files at a time (ARGS="..." goes to pytest, which then runs once).
 ifeq ($(ARGS),)

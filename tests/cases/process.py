@@ -24,7 +24,7 @@ POLL = 0.005
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(
-    ["entracte_server.app.running", "tests.invariants.world", "tests.matrix.served"]
+    ["entracte_server.app.running", "tests.invariants.world", "tests.matrix.served", "tests.conformance.app"]
 )
 
 
@@ -87,9 +87,12 @@ class ServerProcess:
         await self.ended()
 
 
-def _arguments(target: str, store: Path) -> list[str]:
+ANYWHERE = "127.0.0.1:0"
+
+
+def _arguments(target: str, store: Path, address: str = ANYWHERE) -> list[str]:
     where = default_store().get("store", f"sqlite:///{store}")
-    return ["serve", target, "--address", "127.0.0.1:0", "--store", where, "--log-level", "warning"]
+    return ["serve", target, "--address", address, "--store", where, "--log-level", "warning"]
 
 
 def _serve(arguments: Sequence[str], environment: Mapping[str, str], log: str) -> None:
@@ -140,12 +143,14 @@ async def executed(
 
 @asynccontextmanager
 async def forked(
-    target: str, store: Path, *, environment: Mapping[str, str] | None = None
+    target: str, store: Path, *, environment: Mapping[str, str] | None = None, address: str = ANYWHERE
 ) -> AsyncIterator[ServerProcess]:
-    """As `executed`."""
+    """As `executed`, at an address of one's choice."""
     log = _log_beside(store)
     process = _forks.Process(
-        target=_serve, args=(_arguments(target, store), dict(environment or {}), str(log)), daemon=True
+        target=_serve,
+        args=(_arguments(target, store, address), dict(environment or {}), str(log)),
+        daemon=True,
     )
     process.start()
     server = ServerProcess(process, log)
