@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from entracte import EntracteError, GenerateResult, RequestInvalid
+from entracte import EntracteError, GenerateResult, RequestInvalid, TooManyRuns
 from entracte_server.models.base import ModelRequest
 from tests.memory.support import on, talking
 
@@ -152,6 +152,24 @@ async def test_one_of_two_questions_is_answered() -> None:
 async def test_a_free_thread_starts_a_run() -> None:
     async with talking([[{"text": "hello"}]]) as talk:
         assert (await talk.agent.generate("hi", **AUTO)).text == "hello"
+
+
+async def test_reading_a_message_takes_the_place_of_a_run() -> None:
+    """A full server asks no models, for that neither."""
+
+    def script(request: ModelRequest) -> Any:
+        return asking("c1") if request.messages[-1].text == "paint" else [{"text": "be"}, {"delay": 600_000}]
+
+    async with talking(script, settings={"max_runs": 1}) as talk:
+        await talk.agent.generate("paint", memory=on())
+        busy = talk.agent.stream("busy")
+        async for chunk in busy:
+            if chunk.type == "text-delta":
+                break
+        with pytest.raises(TooManyRuns):
+            await talk.agent.generate("red", **AUTO)
+        assert len(talk.model.requests) == 2
+        await talk.client.runs.cancel(busy.run_id, wait=True)
 
 
 async def test_options_of_another_run_are_refused() -> None:

@@ -91,7 +91,8 @@ async def parked_run(engine: "Engine", start: Start) -> ThreadRun | None:
 
 async def answer(engine: "Engine", start: Start, holder: ThreadRun) -> Decided | Unanswered | None:
     """Decide a call of the run that has the thread with what the message says; None where that run does not
-    wait any more. Raises `Refusal`, as a decision does that cannot be made here."""
+    wait any more. Raises `Refusal`, as a decision does that cannot be made here and a run that cannot start.
+    """
     try:
         run, found, _ = await engine.store.pending_of_run(start.tenant, holder.run_id)
     except NotFound:  # it was deleted
@@ -110,8 +111,9 @@ async def answer(engine: "Engine", start: Start, holder: ThreadRun) -> Decided |
     if not asked:
         return Unanswered(run, f"No call of the run takes an answer from a message. {_LEFT_OPEN}")
     try:
-        async with asyncio.timeout(TIMEOUT):
-            reading = await _matched(engine, run, asked, start.input)
+        with engine.room_for(start):
+            async with asyncio.timeout(TIMEOUT):
+                reading = await _matched(engine, run, asked, start.input)
     except TimeoutError:
         return Unanswered(run, f"The model took too long to read the message. {_LEFT_OPEN}")
     except ModelError as failure:

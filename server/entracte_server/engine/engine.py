@@ -8,7 +8,7 @@ even when the caller was cancelled meanwhile.
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -307,8 +307,13 @@ class Engine:
                 raise
         return Started(await self.store.get_run(request.tenant, made.run_id), replayed=True)
 
+    def room_for(self, request: Start) -> AbstractContextManager[None]:
+        """While its context lasts, models may be asked for a request as for a run. Raises `Refusal`
+        TOO_MANY_RUNS."""
+        return self._limits.starting(request.tenant, request.principal)
+
     async def _start(self, agent: Agent, request: Start) -> Started:
-        with self._limits.starting(request.tenant, request.principal):
+        with self.room_for(request):
             return await self._create(agent, request)
 
     async def _create(self, agent: Agent, request: Start) -> Started:
