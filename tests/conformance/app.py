@@ -137,11 +137,11 @@ TOOLS = [
     Tool(name="fails", execute=fails, input_schema=ANYTHING),
     Tool(name="pays", description="Pays.", execute=echo, input_schema=AMOUNT, requires_approval=True),
     Tool(name="signs", execute=waits, input_schema=ANYTHING, requires_approval=True),
-    Tool(name="asks", execute=asks, input_schema=ANYTHING),
+    Tool(name="asks", execute=asks, input_schema=ANYTHING, idempotent=True),
     Tool(name="writes", execute=writes, input_schema=ANYTHING),
     Tool(name="waits", execute=waits, input_schema=ANYTHING, idempotent=True),
     Tool(name="happens", execute=waits, input_schema=ANYTHING),
-    Tool(name="moves", execute=asks, input_schema=ANYTHING),
+    Tool(name="moves", execute=asks, input_schema=ANYTHING, idempotent=True),
     ask_user,
 ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 PROTOCOL = 1
-SECONDS = 20.0
+SECONDS = 60.0
 LINE_BYTES = 64 * 1024 * 1024
 ENDINGS = ("ok", "error", "cancelled")
 
