@@ -172,6 +172,73 @@ async def test_hooks_that_fail(store: str, strategy: str, fails: bool) -> None:
         assert chunks[-1].reason == "stop"
 
 
+OF_NO_USE: list[tuple[HookKind, Any]] = [
+    ("delegation_start", Delegation(prompt=5)),  # type: ignore[arg-type]
+    ("delegation_start", Delegation(prompt=" ")),
+    ("delegation_start", Delegation(prompt="half a pair \ud800")),
+    ("delegation_start", Delegation(instructions=5)),  # type: ignore[arg-type]
+    ("delegation_start", Delegation(max_steps=0)),
+    ("delegation_start", Delegation(max_tokens="many")),  # type: ignore[arg-type]
+    ("delegation_start", Delegation(request_context={"x": object()})),
+    ("delegation_start", Delegation(request_context=5)),  # type: ignore[arg-type]
+    ("message_filter", ["words"]),
+    ("message_filter", [text_message("user", "half a pair \ud800")]),
+    ("delegation_complete", DelegationVerdict(result_text=5)),  # type: ignore[arg-type]
+    ("delegation_complete", DelegationVerdict(feedback={"x": 1})),  # type: ignore[arg-type]
+    ("delegation_complete", DelegationVerdict(feedback="half a pair \ud800")),
+    ("delegation_complete", DelegationVerdict(bail="yes")),  # type: ignore[arg-type]
+]
+
+
+async def test_answers_that_are_of_no_use(store: str) -> None:
+    """They are errors of the hook like any other, whatever is in them, and the run is as sound as before."""
+
+    def odd(number: int) -> Hook:
+        kind, answer = OF_NO_USE[number]
+        return hook(kind, f"odd{number}", lambda _: answer)
+
+    helper = agent("helper", [says("helped")])
+    root = agent("root", [[delegate("helper")], says("end")] * 2 * len(OF_NO_USE), agents=[helper])
+    async with serving(App(agents=[root], hooks=map(odd, range(len(OF_NO_USE)))), store) as client:
+        for number, (kind, _) in enumerate(OF_NO_USE):
+            for strategy in ("throw", "warn"):
+                option = kind if kind == "message_filter" else f"on_{kind}"
+                options = {option: f"odd{number}", "hook_error_strategy": strategy}
+                chunks = [c async for c in client.agent("root").stream("go", delegation=options)]
+                [*_, last] = chunks
+                assert last.type == "finish"
+                assert last.reason == "stop"
+                errors = [(c.code, f"odd{number}" in c.message) for c in chunks if c.type == "tool-error"]
+                assert errors == ([("hook", True)] if strategy == "throw" else [])
+                if strategy == "warn":
+                    told = results(c for c in chunks if not c.agent_path)["agent-helper"]
+                    assert told["text"] == "helped"
+
+
+async def test_a_result_of_a_hook_that_is_too_large(store: str) -> None:
+    done: list[DelegationDone] = []
+
+    def large(info: DelegationDone) -> DelegationVerdict:
+        done.append(info)
+        return DelegationVerdict(result_text="x" * 4 * 1024 * 1024)
+
+    better = hook("delegation_start", "better", lambda _: Delegation(prompt="do it well"))
+    helper = agent("helper", [says("helped")])
+    root = agent(
+        "root",
+        [[delegate("helper")], says("end")],
+        agents=[helper],
+        on_delegation_start=better,
+        on_delegation_complete=hook("delegation_complete", "large", large),
+    )
+    async with serving(App(agents=[root]), store) as client:
+        chunks = [c async for c in client.agent("root").stream("go")]
+        assert [(c.code, "too large" in c.message) for c in chunks if c.type == "tool-error"] == [
+            ("delegation", True)
+        ]
+        assert [info.prompt for info in done] == ["do it well"]  # what it was asked, not what the model wrote
+
+
 async def test_names_of_hooks(store: str) -> None:
     """They have to be there, of the right kind, and where a run goes on."""
     other = hook("delegation_complete", "other", lambda _: None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from entracte import Client, GenerateResult
+from entracte import AgentUnavailable, Client, GenerateResult
 from entracte_server import Agent, App, ask_user
 from tests.delegation.support import (
     agent,
@@ -236,3 +236,35 @@ async def test_expiry_below(store: str) -> None:
         ]
         assert results(c for c in chunks if not c.agent_path)["agent-helper"]["text"] == "nobody came"
         assert entered == []
+
+
+async def test_a_process_without_one_of_the_agents(store: str) -> None:
+    """It decides nothing of a tree that it cannot go on with, even if it has the agent that waits."""
+    entered: list[str] = []
+    one, two = (
+        agent(
+            name,
+            [[call(f"gated_{name}")], says(f"{name} done")],
+            tools=[counting(f"gated_{name}", entered, gated=True)],
+        )
+        for name in ("one", "two")
+    )
+    script = [[delegate("one"), delegate("two")], says("end")]
+    whole = App(agents=[agent("root", script, agents=[one, two])])
+    part = App(agents=[agent("root", script[1:], agents=[one])])
+    async with serving(whole, store) as client:
+        parked = await client.agent("root").generate("go")
+    first, second = parked.pending_calls
+    async with serving(part, store) as client:
+        with pytest.raises(AgentUnavailable, match="agent two"):
+            await client.agent("root").approve(first)
+        assert (await client.runs.get(parked.run_id)).state == "suspended"
+    async with serving(whole, store) as client:
+        result = await client.agent("root").approve(first)
+        assert [c.tool_name for c in result.pending_calls] == ["gated_two"]
+    async with serving(part, store) as client:
+        with pytest.raises(AgentUnavailable, match="agent 'two'"):
+            await client.agent("root").decline(second)
+    async with serving(whole, store) as client:
+        assert (await client.agent("root").approve(second)).text == "end"
+    assert entered == ["gated_one", "gated_two"]

@@ -335,7 +335,7 @@ async def test_noting_something(losing: Setting) -> None:
     losing.lose()
     for number, resource_id in enumerate(("", "alice"), 1):
         note = Note("one", 1, NOW, resource_id)
-        await store.write(a_write(run, chunks=chunks(number, number), note=note))
+        await store.write(a_write(run, chunks=chunks(number, number), notes=(note,)))
     assert (await store.get_working_memory(TENANT, thread_id="t")).version == 1
     assert (await store.get_working_memory(TENANT, resource_id="alice")).version == 1
 

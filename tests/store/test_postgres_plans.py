@@ -245,7 +245,7 @@ async def converse(store: Store) -> None:
     assert len(await store.read_messages(TENANT, "long", MessageRange(run_id="run-7"), limit=30)) == 20
     said = a_message(run_id=run.run_id), a_message(role="assistant", run_id=run.run_id)
     for resource_id in ("", "resource-1"):
-        await store.write(a_write(run, note=Note("new", 2, NOW, resource_id)))
+        await store.write(a_write(run, notes=(Note("new", 2, NOW, resource_id),)))
     for owner in ({"thread_id": "long"}, {"resource_id": "resource-1"}):
         read = await store.get_working_memory(TENANT, **owner)
         assert (read.content, read.version) == ("new", 2)

@@ -105,8 +105,8 @@ async def test_the_working_memory_of_a_thread_is_deleted_with_it(tmp_path: Path)
     """Nobody could read it any more, but nothing is to be left of it."""
     store = await SQLiteStore.open(tmp_path / "store.db", read_connections=1, synchronous="OFF")
     run, _ = await claiming(store, "t")
-    await store.write(a_write(run, note=Note("of the thread", 1, NOW)))
-    await store.write(a_write(run, note=Note("of alice", 1, NOW, "alice")))
+    await store.write(a_write(run, notes=(Note("of the thread", 1, NOW),)))
+    await store.write(a_write(run, notes=(Note("of alice", 1, NOW, "alice"),)))
     await store.delete_thread(DeleteThread(TENANT, "t", NOW, force=True))
     await store.close()
     with closing(sqlite3.connect(tmp_path / "store.db")) as raw:

@@ -48,7 +48,8 @@ class ThreadView(Data, frozen=True):
 class CallPart(Part, frozen=True, tag="call"):
     """A tool call with what came of it; `outcome` is None while the call waits. `args` is the JSON text of
     an object, as the history shows it. `provider_metadata` goes back to the provider unchanged.
-    `delegated`: a sub-agent took it over, whose result says which run it was, too."""
+    `delegated`: a sub-agent took it over, whose result says which run it was, too; `feedback` is what a hook
+    had to say of that."""
 
     tool_call_id: str
     tool_name: str
@@ -56,6 +57,7 @@ class CallPart(Part, frozen=True, tag="call"):
     outcome: Outcome | None = None
     provider_metadata: str | None = None
     delegated: bool = False
+    feedback: str = ""
 
 
 class SourcePart(Part, frozen=True, tag="source"):

@@ -14,11 +14,13 @@ from entracte_server.domain.runs import (
     DecisionRow,
     PendingRow,
     Processing,
+    Remembered,
     RunRow,
     RunSpec,
     RunState,
     StepRecord,
 )
+from entracte_server.domain.threads import ThreadMessage, ThreadRow
 from entracte_server.engine.runlog import RunLog, patched
 from entracte_server.store.base import ChildWrite, RunPatch, Standing
 from entracte_server.wire.codec import ChunkEncoder
@@ -38,9 +40,9 @@ class ChildLog:
         """See `RunLog`."""
         self.encoder = ChunkEncoder(self.root.key[1], step, attempt, self._path)
 
-    def create(self, row: RunRow, spec: RunSpec, start: Payload) -> None:
-        """The run begins, with its first chunk."""
-        self.root.stage_child(self._run_id, lambda write: replace(write, run=row, spec=spec))
+    def create(self, row: RunRow, spec: RunSpec, thread: ThreadRow | None, start: Payload) -> None:
+        """The run begins, with its first chunk; and its thread, where it is to have one."""
+        self.root.stage_child(self._run_id, lambda write: replace(write, run=row, spec=spec, thread=thread))
         self.root.append(ChunkEncoder(self.root.key[1], 0, 0, self._path), (start,))
 
     def stand(
@@ -117,11 +119,13 @@ class ChildLog:
         opened: Iterable[PendingRow] = (),
         closed: Iterable[DecisionRow] = (),
         processing: Processing | None = None,
+        messages: Iterable[ThreadMessage] = (),
+        remembered: Remembered | None = None,
     ) -> None:
         """See `RunLog`."""
         self.root.stage(calls=calls, opened=opened, closed=closed)
-        added = tuple(steps)
-        if patch is None and not added and processing is None:
+        added, said = tuple(steps), tuple(messages)
+        if patch is None and not added and processing is None and not said and remembered is None:
             return
 
         def change(write: ChildWrite) -> ChildWrite:
@@ -130,6 +134,8 @@ class ChildLog:
                 patch=write.patch if patch is None else patched(write.patch, patch),
                 steps=write.steps + added,
                 processing=processing or write.processing,
+                messages=write.messages + said,
+                remembered=remembered or write.remembered,
             )
 
         self.root.stage_child(self._run_id, change)

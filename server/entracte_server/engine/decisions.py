@@ -33,7 +33,7 @@ from entracte_server.domain.runs import (
     RunRow,
 )
 from entracte_server.domain.threads import ThreadMessage
-from entracte_server.engine import spending
+from entracte_server.engine import claiming, spending
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settle import validate
 from entracte_server.store.base import Decide, Decided, NotFound, Refused, RequestKey
@@ -303,7 +303,10 @@ async def _apply(
             run_id=run.run_id,
             agent_id=missing,
         )
-    if (lacking := engine.lacks(pending.needs)) is not None:
+    lacking = engine.lacks(pending.needs)
+    if lacking is None:  # others of the tree may wait, too
+        lacking = await claiming.lacking_below(engine, run)
+    if lacking is not None:
         raise Refusal(
             "AGENT_UNAVAILABLE",
             f"The run needs the {lacking}, which is not registered here; the run stays parked.",

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from msgspec.structs import replace
 
 from entracte_server.agents.agent import Agent
-from entracte_server.agents.delegating import MAX_DEPTH, AgentTool
+from entracte_server.agents.delegating import MAX_DEPTH, PREFIX, AgentTool
 from entracte_server.agents.hooks import DelegationVerdict
 from entracte_server.agents.tools import Arguments
 from entracte_server.domain import json_text
@@ -14,6 +15,7 @@ from entracte_server.domain.errors import Refusal
 from entracte_server.domain.messages import Message, ReasoningPart, ToolCallPart, text_message
 from entracte_server.domain.options import PinnedTool, RunOptions, StopCondition
 from entracte_server.domain.runs import CallRow, Outcome, RunSpec
+from entracte_server.engine import below
 from entracte_server.engine.delegation_hooks import DelegationHookCalls, Wanted
 from entracte_server.engine.endings import Ending
 from entracte_server.engine.hooking import HookFailed
@@ -51,6 +53,8 @@ async def asked(
         if wanted.rejected is not None:
             return Outcome("result", json_text.dump(f"[Delegation Rejected] {wanted.rejected}"))
         options = _options(run.spec.options, agent, await run.toolsets.pin(agent, ()), wanted)
+        key = call.tool_name.removeprefix(PREFIX)
+        options = replace(options, memory=below.memory(run.spec.options.memory, key))
         system = (*agent.system_texts(wanted.request_context), *wanted.instructions)
     except HookFailed as failure:
         return Outcome("error", str(failure), "hook")
@@ -59,7 +63,7 @@ async def asked(
     except Exception as error:  # an author's code may raise anything
         _log.exception("delegation_failed", run_id=run.log.key[1], agent_id=agent.id)
         return Outcome("error", _with_cause(run, f"The sub-agent {agent.name} cannot begin", error), CODE)
-    return RunSpec((*wanted.messages, text_message("user", wanted.prompt)), options, system)
+    return RunSpec((text_message("user", wanted.prompt),), options, system)
 
 
 def turns(spec: RunSpec) -> Iterable[Message]:
@@ -82,6 +86,8 @@ def _options(options: RunOptions, agent: Agent, pinned: tuple[PinnedTool, ...], 
         limits = (*agent.stop_when, StopCondition("tokens", wanted.max_tokens))
     return RunOptions(
         max_steps=wanted.max_steps,
+        context=wanted.messages,
+        save_per_step=options.save_per_step,
         stop_when=limits,
         require_tool_approval=options.require_tool_approval,
         pending_call_expiry=options.pending_call_expiry,
@@ -108,8 +114,18 @@ async def concluded(
     if verdict.result_text is not None:
         told = json_text.parse_stored(outcome.value) if outcome.kind == "result" else {}
         told = {"text": verdict.result_text, "run_id": child.row.run_id, **_without(told, "text", "run_id")}
-        outcome = Outcome("result", json_text.dump_for_storage(told))
+        outcome = _fitting(child, told)
     return outcome, verdict
+
+
+def _fitting(child: "SubRun", answer: dict[str, Any]) -> Outcome:
+    try:
+        text = json_text.dump_for_storage(answer)
+    except ValueError:  # larger than any JSON may be
+        text = None
+    if text is None or len(text.encode()) > child.services.settings.max_result:
+        return Outcome("error", f"The answer of the sub-agent {child.agent.name} is too large.", CODE)
+    return Outcome("result", text)
 
 
 def _without(value: dict[str, Any], *keys: str) -> dict[str, Any]:
@@ -140,10 +156,7 @@ def came_to(child: "SubRun", ending: Ending) -> Outcome:
     told: dict[str, Any] = {"text": said, "run_id": child.row.run_id}
     if made is not None and made.object is not None:
         told["object"] = json_text.parse_stored(made.object)
-    text = json_text.dump_for_storage(told)
-    if len(text.encode()) > child.services.settings.max_result:
-        return Outcome("error", f"The answer of the sub-agent {name} is too large.", CODE)
-    return Outcome("result", text)
+    return _fitting(child, told)
 
 
 _WHY = {

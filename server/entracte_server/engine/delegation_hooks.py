@@ -1,6 +1,6 @@
 """The hooks around what an agent delegates: before a sub-agent begins, and when it has come to something."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from entracte_server.domain.data import Data
 from entracte_server.domain.messages import Message
 from entracte_server.domain.results import Usage
 from entracte_server.domain.runs import CallRow, Outcome
-from entracte_server.engine.hooking import HookFailed
+from entracte_server.engine.authored import as_stored
 from entracte_server.engine.views import run_view
 
 if TYPE_CHECKING:
@@ -52,71 +52,81 @@ class DelegationHookCalls:
         """What the sub-agent is to be asked."""
         context = self._run.request_context
         info = DelegationInfo(run_view(self._run), call.call_id, agent_id, call.step, prompt, messages)
-        answer: Delegation | None = await self._call(self._names.on_start, info, Delegation)
+        answer: Delegation | None = await self._call(self._names.on_start, info, _startable, Delegation)
         wanted = Wanted(prompt, messages, context)
         if answer is not None:
             if answer.reject is not None:
                 return Wanted(prompt, messages, context, rejected=answer.reject)
-            wanted = self._changed(wanted, answer)
+            wanted = _changed(wanted, answer)
         info = DelegationInfo(info.run, call.call_id, agent_id, call.step, wanted.prompt, messages)
-        chosen: Any = await self._call(self._names.message_filter, info, tuple, list)
-        if chosen is None:
-            return wanted
-        fault = next((item for item in chosen if not isinstance(item, Message)), None)
-        if fault is not None:
-            raise HookFailed(
-                f"The hook {self._names.message_filter} answered with a {type(fault).__name__} among the "
-                "messages."
-            )
-        # What the sub-agent must not hear from its parent it does not hear from a filter, either.
-        kept = tuple(item for item in chosen if item.role in ("user", "assistant"))
-        return replace(wanted, messages=kept)
-
-    def _changed(self, wanted: Wanted, answer: Delegation) -> Wanted:
-        added = answer.instructions
-        for name, limit in (("max_steps", answer.max_steps), ("max_tokens", answer.max_tokens)):
-            if limit is not None and limit < 1:
-                raise HookFailed(
-                    f"The hook {self._names.on_start} gave {name} {limit}: at least 1 is needed."
-                )
-        context = {**wanted.request_context, **answer.request_context}
-        try:
-            json_text.dump(context)
-        except (TypeError, ValueError) as error:
-            raise HookFailed(
-                f"The request_context of the hook {self._names.on_start} is no JSON: {error}"
-            ) from None
-        return replace(
-            wanted,
-            prompt=wanted.prompt if answer.prompt is None else answer.prompt,
-            instructions=(added,) if isinstance(added, str) and added else tuple(added),
-            max_steps=answer.max_steps,
-            max_tokens=answer.max_tokens,
-            request_context=context,
-            changes_context=bool(answer.request_context),
-        )
+        chosen: Turns | None = await self._call(self._names.message_filter, info, _turns, tuple, list)
+        return wanted if chosen is None else replace(wanted, messages=chosen)
 
     async def after(self, call: CallRow, child: "SubRun", outcome: Outcome) -> DelegationVerdict:
         """What is to be made of what the sub-agent came to."""
         has_answer = outcome.kind == "result"
-        args = json_text.parse(call.run_args or call.args or "{}")
         info = DelegationDone(
             run=run_view(self._run),
             tool_call_id=call.call_id,
             agent_id=child.agent.id,
             agent_run_id=child.row.run_id,
-            prompt=args.get("prompt", ""),
+            prompt=child.prompt,
             text=json_text.parse_stored(outcome.value)["text"] if has_answer else "",
             error=None if has_answer else outcome.value,
             usage=child.total() if child.steps else Usage(),
         )
-        verdict: DelegationVerdict | None = await self._call(self._names.on_complete, info, DelegationVerdict)
+        verdict: DelegationVerdict | None = await self._call(
+            self._names.on_complete, info, as_stored, DelegationVerdict
+        )
         return verdict or DelegationVerdict()
 
-    async def _call(self, name: str, info: Any, *answers: type) -> Any:
+    async def _call(self, name: str, info: Any, usable: Callable[[Any], Any], *answers: type) -> Any:
         if not name:
             return None
         hook: Hook = self._run.services.app.hooks[name]
         strategy = self._names.error_strategy
         closed = {"warn": False, "throw": True}.get(strategy)
-        return await self._run.services.hooks.call(hook, info, *answers, fails_closed=closed)
+        return await self._run.services.hooks.call(hook, info, *answers, fails_closed=closed, usable=usable)
+
+
+def _startable(answer: Delegation) -> Delegation:
+    """What a hook answered as it is stored. Raises `ValueError`."""
+    added = answer.request_context
+    if not isinstance(added, Mapping):
+        raise ValueError(f"its request_context is a {type(added).__name__} and no mapping")
+    try:
+        added = json_text.parse(json_text.dump(dict(added)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"its request_context is no JSON: {error}") from None
+    answer = as_stored(replace(answer, request_context={}))
+    for name, limit in (("max_steps", answer.max_steps), ("max_tokens", answer.max_tokens)):
+        if limit is not None and limit < 1:
+            raise ValueError(f"it gave {name} {limit}: at least 1 is needed")
+    if answer.prompt is not None and not answer.prompt.strip():
+        raise ValueError("it gave an empty prompt")
+    return replace(answer, request_context=added)
+
+
+def _turns(answer: Iterable[Any]) -> Turns:
+    """The turns that a filter chose as they are stored. What a sub-agent must not hear from its parent it
+    does not hear from a filter, either. Raises `ValueError`."""
+    found = []
+    for item in answer:
+        if not isinstance(item, Message):
+            raise ValueError(f"it answered with a {type(item).__name__} among the messages")
+        if item.role in ("user", "assistant"):
+            found.append(as_stored(item))
+    return tuple(found)
+
+
+def _changed(wanted: Wanted, answer: Delegation) -> Wanted:
+    added = answer.instructions
+    return replace(
+        wanted,
+        prompt=wanted.prompt if answer.prompt is None else answer.prompt,
+        instructions=(added,) if isinstance(added, str) and added else tuple(added),
+        max_steps=answer.max_steps,
+        max_tokens=answer.max_tokens,
+        request_context={**wanted.request_context, **answer.request_context},
+        changes_context=bool(answer.request_context),
+    )

@@ -8,7 +8,7 @@ even when the caller was cancelled meanwhile.
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,9 +17,10 @@ import structlog
 from entracte_server.agents.agent import Agent, App
 from entracte_server.domain.errors import Reason, Refusal, invalid
 from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, Snapshot
+from entracte_server.engine import claiming
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.configure import last_request
-from entracte_server.engine.family import Family, again, bare, needs_below
+from entracte_server.engine.family import Family, again, bare
 from entracte_server.engine.follow_ups import FollowUps
 from entracte_server.engine.followers import Followers
 from entracte_server.engine.hub import Hub, RunKey
@@ -45,9 +46,13 @@ from entracte_server.store.base import (
     CreateRun,
     Decide,
     Decided,
+    LeaseLost,
+    Release,
     RequestKey,
+    RunWrite,
     Store,
     StoreError,
+    ThreadBelow,
     ThreadBusy,
     ThreadNotYours,
 )
@@ -334,7 +339,7 @@ class Engine:
             claim = None if memory is None else claim_of(memory, self.settings, now)
             try:
                 created = await self.store.create_run(CreateRun(run, spec, row, request.request, claim))
-            except (ThreadBusy, ThreadNotYours) as error:
+            except (ThreadBelow, ThreadBusy, ThreadNotYours) as error:
                 raise refusal_of_claim(error, run.thread_id, claim) from None
             if created.made is None and not created.queued:
                 self._execute(agent, models, Snapshot(run, spec), announced=new.announced, segment=segment)
@@ -425,14 +430,12 @@ class Engine:
         if snapshot.run.fence != row.fence:
             return
         exhausted = recovered and row.takeovers > MAX_TAKEOVERS
-        children: Sequence[Snapshot] = ()
-        if below := snapshot.delegated:
-            children = await self.store.load_children(row.tenant, row.run_id, below)
+        children = await claiming.children_of(self.store, snapshot)
         agent = self.app.agents.get(row.agent_id)
-        lacking = self.lacks(need for one in (snapshot, *children) for need in needs_below(one))
+        lacking = claiming.lacks(self, snapshot, children)
         if (agent is None or lacking is not None) and snapshot.run.cancel_reason is None:
             _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id, missing=lacking)
-            self._strand((row.tenant, row.run_id), "AGENT_UNAVAILABLE")
+            await self._give_back(row, snapshot, entering)
             return
         if lacking is not None:  # all that is left to do is to settle and end it
             snapshot, *children = map(bare, (snapshot, *children))
@@ -443,6 +446,18 @@ class Engine:
         if recovered:
             snapshot = again(snapshot)
         self._execute(agent, self._resolve(agent), snapshot, family=family, exhausted=exhausted)
+
+    async def _give_back(self, row: RunRow, snapshot: Snapshot, entering: frozenset[str]) -> None:
+        """This process came to own a run that it cannot go on with: another one that can takes it over. What
+        was marked as started was not entered."""
+        calls = [call for call in (*snapshot.calls, *snapshot.below) if call.call_id in entering]
+        undone = tuple(msgspec.structs.replace(call, state="decided") for call in calls)
+        self._keeper.cannot((row.tenant, row.run_id), row.fence)
+        write = RunWrite(row.tenant, row.run_id, row.fence, calls=undone, release=Release(0))
+        with suppress(LeaseLost):
+            await self.store.write(write)
+        self.store.signals.tell(FREE_RUNS)
+        self.hub.look_again((row.tenant, row.run_id))
 
     def lacks(self, needs: Iterable[str]) -> str | None:
         """The first of `needs` of a run that this process does not have."""
@@ -455,6 +470,8 @@ class Engine:
 
     async def _delete(self, tenant: str, run_id: str, force: bool, request: RequestKey | None) -> bool:
         made = await self.store.delete_run(tenant, run_id, force=force, request=request)
+        if force:  # it may have had a thread that others wait for
+            self._free()
         self.hub.publish((tenant, run_id), None, None)
         self.hub.look_again((tenant, run_id))
         self.hub.inbox.changed(tenant, None)

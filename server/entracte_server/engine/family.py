@@ -1,6 +1,6 @@
 """The runs of a tree of agents in this process: a root's, and those that were delegated to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -10,9 +10,9 @@ from entracte_server.domain import chunks as c
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.options import RunOptions
 from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, RunSpec, Snapshot
+from entracte_server.engine import below
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.subrun import SubRun
-from entracte_server.engine.toolsets import needs_of
 
 if TYPE_CHECKING:
     from entracte_server.engine.run import RunExecution
@@ -50,7 +50,7 @@ class Family:
     def begin(self, parent: "RunExecution", call: CallRow, agent: Agent, spec: RunSpec) -> CallRow:
         """A run of a sub-agent, for the call that delegates to it, to be written with the next commit; the
         call, which names it."""
-        now = now_ms()
+        now, memory = now_ms(), spec.options.memory
         row = RunRow(
             tenant=parent.home.tenant,
             run_id=new_id(),
@@ -63,11 +63,14 @@ class Family:
             root_run_id=parent.home.run_id,
             parent_run_id=parent.row.run_id,
             agent_version=agent.version,
+            thread_id="" if memory is None else memory.thread_id,
+            resource_id="" if memory is None else memory.resource_id,
         )
         path = (*parent.path, c.PathElement(agent.id, call.call_id))
         spec = replace(spec, path=path, message_id=new_id())
         member = self._add(parent, call, agent, Snapshot(row, spec))
-        member.log.create(row, spec, c.Start(agent.id, spec.message_id))
+        thread = below.thread(row, agent, memory, parent.row.thread_id)
+        member.log.create(row, spec, thread, c.Start(agent.id, spec.message_id))
         return replace(call, child_run_id=row.run_id)
 
     def enter(self, parent: "RunExecution", call: CallRow) -> SubRun:
@@ -108,10 +111,3 @@ def again(snapshot: Snapshot) -> Snapshot:
 def bare(snapshot: Snapshot) -> Snapshot:
     """A run that only has to be settled and ended, for which it needs no options."""
     return replace(snapshot, spec=replace(snapshot.spec, options=RunOptions()))
-
-
-def needs_below(snapshot: Snapshot) -> Iterator[str]:
-    """What a process that goes on with a run must have registered, for a root beside its agent."""
-    if snapshot.spec.path:
-        yield f"agent {snapshot.run.agent_id}"
-    yield from needs_of(snapshot.spec.options)

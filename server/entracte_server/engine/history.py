@@ -1,5 +1,6 @@
 """Messages of a thread to messages for a model and back. Nothing here reads or writes."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -47,7 +48,7 @@ def for_model(stored: Iterable[ThreadMessage], *, filter_incomplete: bool = True
     ids of calls that a run was not told of: of two calls with one id the later gets another."""
     messages: list[Message] = []
     ids: set[str] = set()
-    for message in stored:
+    for message in _run_by_run(stored):
         parts: list[AnyPart] = []
         results: list[ToolResultPart] = []
         for part in message.parts:
@@ -67,7 +68,21 @@ def for_model(stored: Iterable[ThreadMessage], *, filter_incomplete: bool = True
         messages.append(Message(message.role, tuple(parts), message.metadata, message.id))
         if results:
             messages.append(Message("tool", tuple(results), id=f"{message.id}-results"))
+        for part in message.parts:
+            if isinstance(part, CallPart) and part.feedback and part.outcome is not None:
+                told = prompt.delegation_feedback(part.feedback)
+                messages.append(
+                    msgspec.structs.replace(told, id=f"{message.id}-{part.tool_call_id}-feedback")
+                )
     return messages
+
+
+def _run_by_run(stored: Iterable[ThreadMessage]) -> Iterator[ThreadMessage]:
+    """What was said at the same time, as by two runs of one sub-agent, is told one run after the other."""
+    runs: dict[str, list[ThreadMessage]] = {}
+    for message in stored:
+        runs.setdefault(message.run_id or message.id, []).append(message)
+    return itertools.chain.from_iterable(runs.values())
 
 
 def recalled(stored: Sequence[ThreadMessage], *, same: bool, filter_incomplete: bool = True) -> list[Message]:
@@ -205,6 +220,7 @@ def from_step(
                     call.outcome,
                     told.provider_metadata,
                     delegated=bool(call.child_run_id),
+                    feedback=call.feedback,
                 )
             )
     if error is not None:

@@ -1,6 +1,7 @@
 """Calling hooks: within their time, with their errors made plain."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -30,10 +31,18 @@ class HookRunner:
         self._settings = settings
         self._authored = AuthoredCode(settings.sync_tool_threads, settings.cancel_grace)
 
-    async def call(self, hook: Hook, info: Any, *answers: type, fails_closed: bool | None = None) -> Any:
-        """What a hook answers: None or one of `answers`. Raises `HookFailed` for any other answer, an error
-        or none in time, where the hook fails closed, or as `fails_closed` has it; otherwise that is logged
-        and is None. Cancelling the caller reaches the hook."""
+    async def call(
+        self,
+        hook: Hook,
+        info: Any,
+        *answers: type,
+        fails_closed: bool | None = None,
+        usable: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """What a hook answers: None or one of `answers`, as `usable` makes it, which raises `ValueError` for
+        one that is of no use. Raises `HookFailed` for any other answer, an error or none in time, where the
+        hook fails closed, or as `fails_closed` has it; otherwise that is logged and is None. Cancelling the
+        caller reaches the hook."""
         task = asyncio.current_task()
         clock = asyncio.timeout(hook.timeout)
         try:
@@ -53,6 +62,8 @@ class HookRunner:
         else:
             if not answers or answer is None or isinstance(answer, answers):
                 try:
+                    if answer is not None and usable is not None:
+                        return usable(answer)
                     return as_stored(answer) if isinstance(answer, _STORED) else answer
                 except ValueError as unusable:
                     fault = str(unusable)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from entracte_server.domain.errors import Reason
+from entracte_server.domain.runs import RunRow
+from entracte_server.engine import claiming
 from entracte_server.engine.follow_ups import FollowUps
 from entracte_server.engine.hub import RunKey
 from entracte_server.store.base import NotFound, StoreError
@@ -63,6 +65,8 @@ class Keeper:
         self._free_runs = asyncio.Event()
         self._alone: dict[RunKey, int] = {}
         self._unattended: dict[RunKey, Reason] = {}
+        self._beyond: dict[RunKey, int] = {}
+        """Runs that nobody owns and that cannot be executed here, with the fence when that was seen."""
 
     def start(self) -> None:
         """Begin the rounds."""
@@ -185,7 +189,7 @@ class Keeper:
             if rounds > PATIENCE and key not in self._unattended:
                 with contextlib.suppress(NotFound):
                     run = await engine.store.get_run(*key)
-                    if run.agent_id in engine.app.agents:
+                    if run.agent_id in engine.app.agents and key not in self._beyond:
                         continue
                     self._unattended[key] = "AGENT_UNAVAILABLE"
                     engine.hub.wake(key)
@@ -199,7 +203,12 @@ class Keeper:
         does not execute. Raises `StoreError`."""
         engine = self._engine
         owner = engine.lease.process_id
-        lost = await engine.store.orphans(frozenset(engine.app.agents), limit=MAX_TAKEN)
+        # Those that cannot be executed here must not hide the others.
+        limit = MAX_TAKEN + len(self._beyond)
+        free = await engine.store.orphans(frozenset(engine.app.agents), limit=limit)
+        seen = {(row.tenant, row.run_id) for row in free}
+        self._beyond = {key: fence for key, fence in self._beyond.items() if key in seen}
+        lost = [row for row in free if await self._can_execute(row)]
         if self._rounds % OWN_ROUNDS == 0:
             lost += [row for row in await engine.store.owned(owner) if engine.idle((row.tenant, row.run_id))]
         for row in lost:
@@ -211,6 +220,25 @@ class Keeper:
             if taken is not None:
                 engine.broken.discard(key)
                 engine.recover(taken)
+
+    def cannot(self, key: RunKey, fence: int) -> None:
+        """What a run needs is not here; it is left to others."""
+        self._beyond[key] = fence
+
+    async def _can_execute(self, row: RunRow) -> bool:
+        key = (row.tenant, row.run_id)
+        if row.cancel_reason is not None:
+            return True
+        if self._beyond.get(key) == row.fence:
+            return False
+        try:
+            lacking = await claiming.lacking(self._engine, row)
+        except NotFound:  # it was deleted
+            return False
+        if lacking is not None:
+            _log.warning("run_left_alone", run_id=row.run_id, agent_id=row.agent_id, missing=lacking)
+            self.cannot(key, row.fence)
+        return lacking is None
 
 
 async def _again_and_again(

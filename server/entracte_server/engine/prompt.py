@@ -97,8 +97,13 @@ def step_messages(record: StepRecord, calls: Sequence[CallRow]) -> list[Message]
     results = tuple(result_part(call) for call in own if call.outcome is not None)
     if results:
         messages.append(Message("tool", results))
-    told = [Feedback("delegation", call.feedback) for call in own if call.feedback]
-    return messages + [feedback_message(feedback) for feedback in (*told, *record.feedback)]
+    told = [delegation_feedback(call.feedback) for call in own if call.feedback]
+    return messages + told + [feedback_message(feedback) for feedback in record.feedback]
+
+
+def delegation_feedback(text: str) -> Message:
+    """What a hook has to say to a model of what its sub-agent came to."""
+    return feedback_message(Feedback("delegation", text))
 
 
 def feedback_message(feedback: Feedback) -> Message:

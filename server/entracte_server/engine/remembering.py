@@ -19,7 +19,6 @@ from entracte_server.domain.results import RunError
 from entracte_server.domain.runs import CallRow, Outcome, Remembered, RunSpec, Snapshot
 from entracte_server.domain.threads import ThreadMessage
 from entracte_server.engine import history, older, prompt, working_memory
-from entracte_server.engine.childlog import root_log
 from entracte_server.engine.recall import text_of
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settings import EngineSettings
@@ -45,13 +44,14 @@ class Memory:
 
     def __init__(self, run: "RunExecution", options: MemoryOptions, snapshot: Snapshot) -> None:
         self._run = run
-        self._log = root_log(run.log)
+        self._log = run.log
         self._options = options
         self._asked = snapshot.spec
         self._processing = snapshot.processing
         self._remembered = snapshot.remembered
         self._saved: dict[str, ThreadMessage] = {}
         self._said_before: set[str] = set()
+        self._is_loaded = False
         self._notes = working_memory.notes_of(run, options)
 
     async def load(self) -> None:
@@ -63,6 +63,7 @@ class Memory:
             self._log.stage(remembered=self._remembered)
         elif self._saves:
             await self._find_saved()
+        self._is_loaded = True
         if self._notes is not None:
             self._notes.version = self._remembered.working_version
         remembered = await spec_with(
@@ -190,7 +191,11 @@ class Memory:
         self._stage([*self._input(), *self._steps(None)])
 
     def keep_all(self, error: RunError | None) -> None:
-        """As `keep_steps`, at the end of the run, which may be an `error`."""
+        """As `keep_steps`, at the end of the run, which may be an `error`. One that ends without having been
+        gone on with has nothing new but what became of its last step."""
+        if self._remembered is not None and not self._is_loaded:
+            self._stage(self._steps(error)[-1:])
+            return
         self._stage([*self._input(), *self._steps(error)])
 
     def _input(self) -> list[ThreadMessage]:

@@ -84,7 +84,7 @@ class RunLog:
         "_lease",
         "_messages",
         "_next",
-        "_note",
+        "_notes",
         "_opened",
         "_park",
         "_patch",
@@ -122,7 +122,7 @@ class RunLog:
         self._processing: Processing | None = None
         self._remembered: Remembered | None = None
         self._messages: list[ThreadMessage] = []
-        self._note: Note | None = None
+        self._notes: dict[tuple[str, str], Note] = {}
         self._steps: list[StepRecord] = []
         self._calls: dict[str, CallRow] = {}
         self._children: dict[str, ChildWrite] = {}
@@ -200,7 +200,7 @@ class RunLog:
         if remembered is not None:
             self._remembered = remembered
         if note is not None:
-            self._note = note
+            self._notes[note.resource_id, note.thread_id] = note
 
     def stage_child(self, run_id: str, change: Callable[[ChildWrite], ChildWrite]) -> None:
         """Add changes of a sub-agent's run, as `stage` does, to those that wait to be written."""
@@ -303,7 +303,7 @@ class RunLog:
             or self._messages
             or self._remembered
             or self._children
-            or self._note
+            or self._notes
         )
         if self._park is not None and self._park.chunks.first != self._next:
             self._park = None  # a sub-agent goes on
@@ -331,7 +331,7 @@ class RunLog:
             messages=tuple(self._messages),
             remembered=self._remembered,
             children=tuple(self._children.values()) if self._children else (),
-            note=self._note,
+            notes=tuple(self._notes.values()) if self._notes else (),
         )
         self._buffer = []
         self._size = 0
@@ -345,7 +345,7 @@ class RunLog:
             self._processing = None
             self._messages = []
             self._remembered = None
-            self._note = None
+            self._notes = {}
         self._park = self._end = self._release = None
         waiter, self._waiter = self._waiter, None
         self._tries = 0

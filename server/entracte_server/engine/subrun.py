@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from entracte_server.agents.agent import Agent
 from entracte_server.domain import chunks as c
 from entracte_server.domain.runs import TERMINAL, CallRow, PendingRow, Resolution, RunRow, Snapshot
-from entracte_server.engine import endings
+from entracte_server.engine import endings, processed
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.childlog import ChildLog, root_log
 from entracte_server.engine.endings import Ending
@@ -74,6 +74,11 @@ class SubRun(RunExecution):
         return self.row.run_id
 
     @property
+    def prompt(self) -> str:
+        """What its agent was asked to do."""
+        return self._snapshot.spec.input[-1].text
+
+    @property
     def home(self) -> RunRow:
         """See `RunExecution`."""
         return self.parent.home
@@ -122,7 +127,11 @@ class SubRun(RunExecution):
             return
         self.asking.keep_partial("aborted")
         endings.drop_calls(self, message)
+        if self.steps and self.steps[-1].held:  # what did not pass is dropped
+            self.remember(processed.withheld(self.steps[-1]))
         self.ending = Ending("cancelled", "aborted", "cancelled")
+        if self.memory is not None:
+            self.memory.keep_all(None)
         self.log.emit(c.Abort(message), c.Finish("aborted", "cancelled", self.total()))
         self.log.stand("cancelled", "aborted", "cancelled")
 
@@ -132,6 +141,8 @@ class SubRun(RunExecution):
         """All that is left waits for people: rest until something happens."""
         if not self._rests:
             self._rests = True
+            if self.memory is not None:
+                self.memory.keep_steps()
             self.log.stand("suspended", "suspended", self.parking().stop_cause)
             self.log.flush()
         self._quiet = True

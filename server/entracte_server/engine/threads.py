@@ -2,9 +2,16 @@
 
 from collections.abc import Iterable
 
-from entracte_server.domain.errors import Refusal
+from entracte_server.domain.errors import Refusal, invalid
 from entracte_server.domain.runs import PendingRow, RunRow
-from entracte_server.store.base import PendingFilter, Refused, Store, ThreadBusy, ThreadNotYours
+from entracte_server.store.base import (
+    PendingFilter,
+    Refused,
+    Store,
+    ThreadBelow,
+    ThreadBusy,
+    ThreadNotYours,
+)
 from entracte_server.store.threads import DeleteThread, ThreadClaim
 
 MAX_NAMED = 20
@@ -12,7 +19,7 @@ MAX_NAMED = 20
 
 
 def refusal_of_claim(
-    error: ThreadBusy | ThreadNotYours, thread_id: str, claim: ThreadClaim | None
+    error: ThreadBelow | ThreadBusy | ThreadNotYours, thread_id: str, claim: ThreadClaim | None
 ) -> Refusal:
     """Why a run cannot have the thread that it claimed."""
     if isinstance(error, ThreadNotYours):
@@ -20,6 +27,11 @@ def refusal_of_claim(
             "THREAD_OF_OTHER_RESOURCE",
             f"The thread {thread_id!r} belongs to another resource than memory.resource says.",
             thread_id=thread_id,
+        )
+    if isinstance(error, ThreadBelow):
+        return invalid(
+            "options.memory.thread.id",
+            "is a sub-agent's thread, which only its own runs write to: name another, or set read_only",
         )
     holder = error.holder
     if claim is not None and _may_wait(claim, holder) and error.queued >= claim.room:

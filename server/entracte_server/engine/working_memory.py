@@ -118,10 +118,12 @@ class Notes:
             self.version = max(self.version, self._told.pop(call.call_id, 0))
             return
         self.version += 1
+        of_resource = self._working.scope == "resource"
         note = Note(
             content=self._working.content(call.run_args or call.args or "{}"),
             version=self.version,
             now=now_ms(),
-            resource_id=self._options.resource_id if self._working.scope == "resource" else "",
+            resource_id=self._options.resource_id if of_resource else "",
+            thread_id=self._options.thread_id if self._run.own_id and not of_resource else "",
         )
         root_log(self._run.log).stage(note=note)

@@ -47,6 +47,7 @@ from entracte_server.store.errors import RequestReused as RequestReused
 from entracte_server.store.errors import RunExists as RunExists
 from entracte_server.store.errors import StoreError as StoreError
 from entracte_server.store.errors import StoreUnavailable as StoreUnavailable
+from entracte_server.store.errors import ThreadBelow as ThreadBelow
 from entracte_server.store.errors import ThreadBusy as ThreadBusy
 from entracte_server.store.errors import ThreadExists as ThreadExists
 from entracte_server.store.errors import ThreadNotYours as ThreadNotYours
@@ -122,8 +123,8 @@ class RunWrite(Data, frozen=True):
     `calls` are inserted or replaced by call id, `steps` inserted or replaced by step number,
     `processing` and `remembered` replace what was there. `messages` are added to the thread that the run
     has, or replace those with their ids, which keep their positions; where it has none, because it only
-    reads, because its turn has not come or because the thread was deleted, they are dropped. `note` replaces
-    a working memory.
+    reads, because its turn has not come or because the thread was deleted, they are dropped. `notes` replace
+    working memories, each another one.
     `opened` pending calls are inserted; each decision of `closed` settles the pending call it names,
     unless somebody decided it before; its `sequence`, when it has none, is the run's last before this
     write. Chunks follow the run's last sequence, otherwise it is a `ValueError`.
@@ -150,7 +151,7 @@ class RunWrite(Data, frozen=True):
     messages: tuple[ThreadMessage, ...] = ()
     remembered: Remembered | None = None
     children: tuple[ChildWrite, ...] = ()
-    note: Note | None = None
+    notes: tuple[Note, ...] = ()
 
 
 class Written(Data, frozen=True):
@@ -317,7 +318,7 @@ class Store(ThreadStore, WorkingMemoryStore, VectorStore, Protocol):
     """
 
     async def create_run(self, op: CreateRun) -> Created:
-        """Raises `RunExists`, `RequestReused`, `ThreadBusy`, `ThreadNotYours`."""
+        """Raises `RunExists`, `RequestReused`, `ThreadBelow`, `ThreadBusy`, `ThreadNotYours`."""
         ...
 
     def submit(self, op: RunWrite) -> "Future[Written]":

@@ -3,7 +3,8 @@
 from entracte_server.domain.chunks import FinishReason, StopCause
 from entracte_server.domain.data import Data
 from entracte_server.domain.results import RunError, Usage
-from entracte_server.domain.runs import Processing, RunRow, RunSpec, RunState, StepRecord
+from entracte_server.domain.runs import Processing, Remembered, RunRow, RunSpec, RunState, StepRecord
+from entracte_server.domain.threads import ThreadMessage, ThreadRow
 
 
 class RunPatch(Data, frozen=True):
@@ -25,7 +26,9 @@ class Standing(Data, frozen=True):
 
 class ChildWrite(Data, frozen=True):
     """What the owner of a root run writes of a sub-agent's run, under the root's fence. `run` and `spec`
-    create it, unless it is there; the rest is as in `RunWrite`. Its calls are the root's."""
+    create it, unless it is there, and `thread` the thread it names, as one that goes with the thread that the
+    root has; the rest is as in `RunWrite`. Its calls are the root's. While the root has no thread, what is
+    said to that of a sub-agent is dropped."""
 
     run_id: str
     run: RunRow | None = None
@@ -34,3 +37,6 @@ class ChildWrite(Data, frozen=True):
     standing: Standing | None = None
     steps: tuple[StepRecord, ...] = ()
     processing: Processing | None = None
+    thread: ThreadRow | None = None
+    messages: tuple[ThreadMessage, ...] = ()
+    remembered: Remembered | None = None

@@ -18,6 +18,7 @@ class StoreError(Exception):
     ├── RunExists            the run id is taken
     ├── ThreadExists         the thread id is taken
     ├── ThreadNotYours       the thread is another resource's
+    ├── ThreadBelow          the thread is a sub-agent's, and goes with another
     ├── ThreadBusy           another run has the thread, and this one may not wait for it
     ├── MemoryChanged        the working memory has another version than the change is for
     ├── RequestReused        the request id was used with another body
@@ -51,6 +52,10 @@ class ThreadExists(StoreError):
 
 class ThreadNotYours(StoreError):
     """The thread is another resource's."""
+
+
+class ThreadBelow(StoreError):
+    """The thread is a sub-agent's: only runs that have the thread it goes with write to it."""
 
 
 class ThreadBusy(StoreError):

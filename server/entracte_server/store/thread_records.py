@@ -25,9 +25,10 @@ MESSAGE_COLUMNS = "m.position, m.message_id, m.role, m.run_id, m.create_time, m.
 THREAD_COLUMNS = (
     "{0}.seq, {0}.tenant, {0}.thread_id, {0}.resource_id, {0}.title, {0}.metadata, {0}.create_time, "
     "{0}.update_time, m.position, m.create_time, r.run_id, r.state, "
-    "(SELECT count(*) FROM {1}thread_turns c WHERE c.thread = {0}.seq)"
+    "(SELECT count(*) FROM {1}thread_turns c WHERE c.thread = coalesce({0}.parent, {0}.seq))"
 )
-"""Of a thread `{0}`, its newest message `m` and the run `r` that has it; `{1}` is the tables' schema."""
+"""Of a thread `{0}`, its newest message `m` and the run `r` that has it, or the thread that it goes with;
+`{1}` is the tables' schema."""
 
 
 def thread_view(row: Row) -> ThreadView:

@@ -4,6 +4,9 @@ A thread is had by one run at a time, from its creation to its end, suspensions 
 want it wait in the order they came, as runs in the state `queued`; when the run that has it ends, is
 deleted or times out, the next is `running` in the same transaction, without an owner, and found by
 `Store.orphans` as a run is whose process died.
+
+The runs of a run's sub-agents have threads of their own, which go with the one that the root has: they are
+made and written to while it has that, and deleted with it; no other run can have them.
 """
 
 from typing import Protocol

@@ -13,14 +13,15 @@ from entracte_server.store.requests import Made, RequestKey
 
 
 class Note(Data, frozen=True):
-    """What a run writes: the whole memory, of the resource `resource_id` or, where that is empty, of the
-    thread that the run has; where it has none any more, it is dropped. The version becomes the next, but
-    `version` at least."""
+    """What a run writes: the whole memory, of the resource `resource_id`; where that is empty, of the thread
+    that the run has, or of the sub-agent's thread `thread_id` that goes with it; where it has none any more,
+    it is dropped. The version becomes the next, but `version` at least."""
 
     content: str
     version: int
     now: int
     resource_id: str = ""
+    thread_id: str = ""
 
 
 class SetWorkingMemory(Data, frozen=True):

@@ -192,7 +192,7 @@ async def fill(store: Store) -> None:
         await store.create_run(CreateRun(replace(run, root_run_id=run.run_id), SPEC, claim=claim))
     await store.set_working_memory(SetWorkingMemory(TENANT, "Likes coffee.", NOW, resource_id="resource"))
     note = Note(NOTED.content, NOTED.version, NOTED.update_time, NOTED.resource_id)
-    await store.write(a_write(HAS, messages=MESSAGES, remembered=REMEMBERED, note=note))
+    await store.write(a_write(HAS, messages=MESSAGES, remembered=REMEMBERED, notes=(note,)))
     first, *_ = await store.unembedded(REACH, newest=9, limit=9)
     await store.add_vectors(AddVectors(TENANT, "e", ((first.thread, 1, VECTOR),)))
 

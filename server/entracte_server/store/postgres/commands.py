@@ -115,7 +115,7 @@ def _settle(op: Decide, at: Attempt) -> Statement:
         f"{principal}, s.last_sequence, s.format, {value(decision_data(decision))} FROM settled s)",
     ]
     if op.messages:
-        parts += messages.added(op.messages, value, source="settled")
+        parts += messages.added(op.messages, value, thread=messages.had_by("settled"))
     if op.request is not None:
         recorded = requests.record(
             op.request, decision.run_id, at, value, decision_id=decision.decision_id, source="settled"

@@ -15,11 +15,20 @@ _THREAD = (
 )
 
 
-def added(messages: Sequence[ThreadMessage], value: Values, *, source: str) -> list[str]:
-    """The parts of a statement that add messages to the thread that the run in `source` has.
+IS_FIRST = "NOT EXISTS (SELECT 1 FROM entracte.thread_turns f WHERE f.thread = u.thread AND f.run < u.run)"
+"""Whether the turn `u` has come."""
 
-    Only the run that has the thread adds any, and its row is locked: so the newest position stays what it
-    is, without a lock of the thread.
+
+def had_by(source: str) -> str:
+    """The thread that the run in `source` has, as `thread`."""
+    return f"SELECT u.thread FROM {source} t JOIN entracte.thread_turns u ON u.run = t.seq WHERE {IS_FIRST}"
+
+
+def added(messages: Sequence[ThreadMessage], value: Values, *, thread: str) -> list[str]:
+    """The parts of a statement that add messages to the `thread` that a query gives.
+
+    Only the run that has the thread, or the one it goes with, adds any, and its row is locked: so the newest
+    position stays what it is, without a lock of the thread.
     """
     rows = list({message.id: message for message in messages}.values())
     arrays = [
@@ -32,9 +41,7 @@ def added(messages: Sequence[ThreadMessage], value: Values, *, source: str) -> l
     ]
     return [
         "turn AS (SELECT u.thread, coalesce((SELECT m.position FROM entracte.messages m "
-        "WHERE m.thread = u.thread ORDER BY m.position DESC LIMIT 1), 0) AS last "
-        f"FROM {source} t JOIN entracte.thread_turns u ON u.run = t.seq WHERE NOT EXISTS ("
-        "SELECT 1 FROM entracte.thread_turns f WHERE f.thread = u.thread AND f.run < u.run))",
+        f"WHERE m.thread = u.thread ORDER BY m.position DESC LIMIT 1), 0) AS last FROM ({thread}) u)",
         "said AS (SELECT u.thread, u.last, s.*, (SELECT m.position FROM entracte.messages m "
         "WHERE m.thread = u.thread AND m.message_id = s.message_id) AS known "
         f"FROM turn u, unnest({', '.join(arrays)}) WITH ORDINALITY "

@@ -109,7 +109,7 @@ def _only_appends(op: RunWrite) -> bool:
         or op.processing
         or op.messages
         or op.remembered
-        or op.note
+        or op.notes
         or op.park
         or op.end
         or op.release

@@ -62,9 +62,8 @@ def progress(op: RunWrite, at: Attempt, *, without_thread: bool = False) -> Stat
     if op.processing is not None or op.remembered is not None:
         parts.append(_spec(op, value))
     if op.messages:
-        parts += messages.added(op.messages, value, source="target")
-    if op.note is not None:
-        parts.append(working_memory.noted(op.note, value))
+        parts += messages.added(op.messages, value, thread=messages.had_by("target"))
+    parts += working_memory.noted(op.notes, value)
     if op.opened:
         parts.append(_opened(op, value))
     if op.closed:

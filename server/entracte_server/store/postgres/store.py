@@ -139,7 +139,7 @@ class PostgresStore:
         """See `Store.submit`."""
         key = (op.tenant, op.run_id)
         # Of two that note something down for the same two resources, neither waits for the other.
-        alone = owner.has_thread(op) or op.note is not None
+        alone = owner.has_thread(op) or bool(op.notes)
         return self._writers.submit(key, partial(owner.write_run, op), alone=alone)
 
     async def write(self, op: RunWrite) -> Written:

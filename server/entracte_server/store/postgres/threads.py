@@ -29,7 +29,7 @@ _STATE = (
     " LEFT JOIN LATERAL (SELECT n.position, n.create_time FROM entracte.messages n "
     "WHERE n.thread = x.seq ORDER BY n.position DESC LIMIT 1) m ON true "
     "LEFT JOIN LATERAL (SELECT f.run FROM entracte.thread_turns f "
-    "WHERE f.thread = x.seq ORDER BY f.run LIMIT 1) f ON true "
+    "WHERE f.thread = coalesce(x.parent, x.seq) ORDER BY f.run LIMIT 1) f ON true "
     "LEFT JOIN entracte.runs r ON r.tenant = x.tenant AND r.seq = f.run"
 )
 _VIEW = (
@@ -52,8 +52,10 @@ _CANCEL = (
 _DELETE_TURNS = "DELETE FROM entracte.thread_turns WHERE thread = $1"
 _DOOM = (
     "UPDATE entracte.threads SET deleted = seq, deleted_by = $3, doom = coalesce((SELECT seq "
-    "FROM entracte.runs WHERE tenant = $1 ORDER BY seq DESC LIMIT 1), -1) WHERE tenant = $1 AND seq = $2"
+    "FROM entracte.runs WHERE tenant = $1 ORDER BY seq DESC LIMIT 1), -1) "
+    "WHERE tenant = $1 AND seq = $2"
 )
+_BELOW = "SELECT seq, resource_id FROM entracte.threads WHERE parent = $1 AND deleted = 0"
 _DELETED_BEFORE = (
     "SELECT 1 FROM entracte.threads WHERE deleted <> 0 AND tenant = $1 AND thread_id = $2 AND deleted_by = $3"
 )
@@ -196,15 +198,19 @@ def delete(op: DeleteThread, at: Attempt) -> Program[DeletedThread]:
     having = [run_row(row) for row in runs.rows]
     if having and not op.force:
         raise Refused("not-finished", run=having[0])
+    seq, resource_id, parent = thread.rows[0]
+    if parent is not None:  # those that wait for the thread above are not concerned
+        having = having[:1]
     run_ids = [run.run_id for run in having]
-    seq, resource_id = thread.rows[0]
+    # Who makes a thread that goes with this one has locked the run that has it.
+    *_, below = yield [*locks(op.tenant, set(run_ids)), (_BELOW, (seq,))]
+    doomed = [(seq, resource_id), *below.rows]
     yield [
-        *locks(op.tenant, set(run_ids)),
         (_CANCEL, (op.tenant, run_ids, op.reason, op.now)),
         (_DELETE_TURNS, (seq,)),
-        working_memory.delete_of_thread(op.tenant, seq),
-        (_DOOM, (op.tenant, seq, at.token)),
-        working_memory.forget(op.tenant, resource_id),
+        *(working_memory.delete_of_thread(op.tenant, thread) for thread, _ in doomed),
+        *((_DOOM, (op.tenant, thread, at.token)) for thread, _ in doomed),
+        *(working_memory.forget(op.tenant, resource) for resource in sorted({it[1] for it in doomed})),
         *_record(op.request, op.thread_id, at),
     ]
     return DeletedThread(tuple(run_ids))

@@ -7,7 +7,7 @@ order of their ids, in a transaction of its own.
 from msgspec.structs import replace
 
 from entracte_server.domain.runs import SNAPSHOT_FORMAT, RunRow
-from entracte_server.store.base import Created, CreateRun, RunExists, ThreadBusy, ThreadNotYours
+from entracte_server.store.base import Created, CreateRun, RunExists, ThreadBelow, ThreadBusy, ThreadNotYours
 from entracte_server.store.postgres import requests
 from entracte_server.store.postgres.connection import Result, Statement
 from entracte_server.store.postgres.creation import creation
@@ -21,13 +21,14 @@ RUN_ROW = ", ".join(f"r.{name}" for name in RUN_COLUMNS.split(", "))
 """`RUN_COLUMNS` of `runs r`."""
 
 _THREAD = "FROM entracte.threads WHERE tenant = $1 AND thread_id = $2 AND deleted = 0"
-LOCK_THREAD = f"SELECT seq, resource_id {_THREAD} FOR UPDATE"
+LOCK_THREAD = f"SELECT seq, resource_id, parent {_THREAD} FOR UPDATE"
 # Joined row by row, because otherwise all runs of a tenant might be read.
 RUNS_OF_THREAD = (
     f"SELECT r.* FROM entracte.thread_turns t CROSS JOIN LATERAL (SELECT {RUN_COLUMNS} FROM entracte.runs "
-    f"WHERE tenant = $1 AND seq = t.run OFFSET 0) r WHERE t.thread = (SELECT seq {_THREAD}) ORDER BY t.run"
+    f"WHERE tenant = $1 AND seq = t.run OFFSET 0) r "
+    f"WHERE t.thread = (SELECT coalesce(parent, seq) {_THREAD}) ORDER BY t.run"
 )
-"""The runs that have a thread or wait for it, in their order."""
+"""The runs that have a thread, or the one that it goes with, or wait for it, in their order."""
 
 _THERE = "SELECT taken_by, owner FROM entracte.runs WHERE tenant = $1 AND run_id = $2"
 _FIRST = f"{RUNS_OF_THREAD} LIMIT 1"
@@ -115,9 +116,11 @@ def create_run(op: CreateRun, at: Attempt) -> Program[Created]:
             raise RunExists(f"run {run.run_id} exists")
         if thread.rows:  # otherwise it was deleted just now
             break
-    seq, resource_id = thread.rows[0]
+    seq, resource_id, parent = thread.rows[0]
     if resource_id != run.resource_id:
         raise ThreadNotYours(f"thread {run.thread_id} is another resource's")
+    if parent is not None:
+        raise ThreadBelow(f"thread {run.thread_id} is a sub-agent's")
     replaced, turn = "", (seq, 0)
     if first.rows:
         replaced = yield from _wait(run_row(first.rows[0]), count.rows[0][0] - 1, claim, at)

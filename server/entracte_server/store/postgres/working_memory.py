@@ -1,9 +1,12 @@
 """Working memories: read, replaced, and noted by runs."""
 
+from collections.abc import Sequence
+
 from entracte_server.domain.working_memory import WorkingMemoryRow
 from entracte_server.store.base import Made, MemoryChanged, NotFound
 from entracte_server.store.postgres import requests
 from entracte_server.store.postgres.connection import Result, Statement
+from entracte_server.store.postgres.messages import IS_FIRST
 from entracte_server.store.postgres.programs import Attempt, Program
 from entracte_server.store.postgres.values import Values
 from entracte_server.store.working_memory import Note, SetWorkingMemory
@@ -85,20 +88,27 @@ def put(op: SetWorkingMemory, at: Attempt) -> Program[tuple[WorkingMemoryRow, Ma
     return row, None
 
 
-def noted(what: Note, value: Values) -> str:
-    """The part of a statement by which the run `target` notes something down: for a resource, or for the
-    thread that it has."""
+def noted(notes: Sequence[Note], value: Values) -> list[str]:
+    """The parts of a statement by which the run `target` notes something down: for a resource, for the thread
+    that it has, or for one that goes with it."""
+    return [_noted(f"note{number}", what, value) for number, what in enumerate(notes)]
+
+
+def _noted(name: str, what: Note, value: Values) -> str:
     if what.resource_id:
         key, of = f"{value(what.resource_id)}::text, 0", ""
     else:
-        key, of = (
-            "'', u.thread",
-            " JOIN entracte.thread_turns u ON u.run = t.seq WHERE NOT EXISTS ("
-            "SELECT 1 FROM entracte.thread_turns f WHERE f.thread = u.thread AND f.run < u.run)",
-        )
+        key, of = "'', u.thread", f" JOIN entracte.thread_turns u ON u.run = t.seq WHERE {IS_FIRST}"
+        if what.thread_id:
+            key, of = (
+                "'', h.seq",
+                " JOIN entracte.thread_turns u ON u.run = t.seq "
+                "JOIN entracte.threads h ON h.parent = u.thread AND h.deleted = 0 "
+                f"AND h.thread_id = {value(what.thread_id)} WHERE {IS_FIRST}",
+            )
     new = f"{value(what.version)}::bigint, {value(what.now)}::bigint, {value(what.content.encode())}::bytea"
     return (
-        "note AS (INSERT INTO entracte.working_memory AS m "
+        f"{name} AS (INSERT INTO entracte.working_memory AS m "
         "(tenant, resource_id, thread, version, update_time, content) "
         f"SELECT t.tenant, {key}, {new} FROM target t{of} "
         "ON CONFLICT (tenant, resource_id, thread) DO UPDATE SET "

@@ -31,8 +31,12 @@ _THREAD = (
 def add(messages: Iterable[ThreadMessage], run: int, transaction: Transaction) -> None:
     """Add messages to the thread that a run has, as its owner's write says."""
     thread = transaction.execute(_THREAD_OF_RUN, (run,)).fetchone()
-    if thread is None:
-        return
+    if thread is not None:
+        put(messages, thread[0], transaction)
+
+
+def put(messages: Iterable[ThreadMessage], thread: int, transaction: Transaction) -> None:
+    """Add messages to a thread, or replace those with their ids."""
     for message in messages:
         values = (
             message.role,
@@ -40,11 +44,11 @@ def add(messages: Iterable[ThreadMessage], run: int, transaction: Transaction) -
             message.create_time,
             message.format,
             message_data(message),
-            *thread,
+            thread,
             message.id,
         )
         if not transaction.execute(_REPLACE, values).rowcount:
-            transaction.execute(_INSERT, (*values, *thread))
+            transaction.execute(_INSERT, (*values, thread))
 
 
 def read(

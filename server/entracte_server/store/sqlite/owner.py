@@ -124,7 +124,7 @@ def is_patient(op: RunWrite) -> bool:
     return (
         op.patch is None
         and not (op.steps or op.calls or op.opened or op.closed or op.messages)
-        and not (op.children or op.note)
+        and not (op.children or op.notes)
         and op.park is None
         and op.end is None
         and op.release is None
@@ -180,9 +180,9 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
     if op.messages:
         messages.add(op.messages, run, transaction)
     if op.children:
-        children.write(op, transaction)
-    if op.note is not None:
-        working_memory.note(op.note, op.tenant, run, transaction)
+        children.write(op, run, transaction)
+    for note in op.notes:
+        working_memory.note(note, op.tenant, run, transaction)
     if op.park is not None:
         return _park(transaction, op, op.park, run, last)
     if chunks is not None:

@@ -27,7 +27,8 @@ _VIEWS = (
     f"SELECT {THREAD_COLUMNS.format('t', '')} FROM threads t INDEXED BY {{}} "
     "LEFT JOIN messages m ON m.thread = t.seq "
     "AND m.position = (SELECT max(n.position) FROM messages n WHERE n.thread = t.seq) "
-    "LEFT JOIN runs r ON r.seq = (SELECT min(f.run) FROM thread_turns f WHERE f.thread = t.seq) "
+    "LEFT JOIN runs r ON r.seq = (SELECT min(f.run) FROM thread_turns f "
+    "WHERE f.thread = coalesce(t.parent, t.seq)) "
     "WHERE t.tenant = ? AND t.doom = 0 AND "
 )
 _VIEW = _VIEWS.format("threads_key") + "t.thread_id = ?"
@@ -40,7 +41,11 @@ _UPDATE = (
     "WHERE tenant = ? AND thread_id = ? AND doom = 0 AND (? = 0 OR title = '') "
     "AND (? = '' OR EXISTS (SELECT 1 FROM messages m WHERE m.thread = threads.seq AND m.run_id = ?))"
 )
-_FIND = "SELECT seq, resource_id FROM threads WHERE tenant = ? AND thread_id = ? AND doom = 0"
+_FIND = "SELECT seq, resource_id, parent FROM threads WHERE tenant = ? AND thread_id = ? AND doom = 0"
+_BELOW = (
+    "SELECT seq, resource_id FROM threads INDEXED BY threads_below "
+    "WHERE parent IS NOT NULL AND doom = 0 AND parent = ?"
+)
 _RUNS = (
     "SELECT r.run_id, r.seq FROM thread_turns t INDEXED BY thread_turns_of_thread "
     "CROSS JOIN runs r ON r.seq = t.run WHERE t.thread = ? ORDER BY t.run"
@@ -130,16 +135,19 @@ def delete(op: DeleteThread, transaction: Transaction) -> DeletedThread:
     found = transaction.execute(_FIND, (op.tenant, op.thread_id)).fetchone()
     if found is None:
         raise NotFound(f"no thread {op.thread_id}")
-    seq, resource_id = found
-    runs = transaction.execute(_RUNS, (seq,)).fetchall()
+    thread, resource_id, parent = found
+    runs = transaction.execute(_RUNS, (thread if parent is None else parent,)).fetchall()
+    if parent is not None:  # those that wait for the thread above are not concerned
+        runs = runs[:1]
     if runs and not op.force:
         raise Refused("not-finished", run=run_row(transaction.execute(_RUN, runs[0][1:]).fetchone()))
-    for _, run in runs:
-        transaction.execute(_CANCEL, (op.reason, op.now, run))
-    transaction.execute(_DELETE_TURNS, (seq,))
-    working_memory.delete_of_thread(op.tenant, seq, transaction)
-    transaction.execute(_DOOM, (seq,))
-    working_memory.forget(op.tenant, resource_id, transaction)
+    for _, seq in runs:
+        transaction.execute(_CANCEL, (op.reason, op.now, seq))
+    transaction.execute(_DELETE_TURNS, (thread,))
+    for doomed, resource in ((thread, resource_id), *transaction.execute(_BELOW, (thread,)).fetchall()):
+        working_memory.delete_of_thread(op.tenant, doomed, transaction)
+        transaction.execute(_DOOM, (doomed,))
+        working_memory.forget(op.tenant, resource, transaction)
     record(transaction, op.request, op.thread_id)
     return DeletedThread(tuple(run_id for run_id, _ in runs))
 

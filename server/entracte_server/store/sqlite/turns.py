@@ -7,14 +7,14 @@ import sqlite3
 from typing import NamedTuple
 
 from entracte_server.domain.runs import SNAPSHOT_FORMAT, RunRow
-from entracte_server.store.base import RunExists, ThreadBusy, ThreadNotYours
+from entracte_server.store.base import RunExists, ThreadBelow, ThreadBusy, ThreadNotYours
 from entracte_server.store.records import RUN_COLUMNS, run_row
 from entracte_server.store.sqlite.codec import find_run
 from entracte_server.store.sqlite.reads import open_calls
 from entracte_server.store.sqlite.writer import Transaction
 from entracte_server.store.threads import ThreadClaim
 
-_THREAD = "SELECT seq, resource_id FROM threads WHERE tenant = ? AND thread_id = ? AND doom = 0"
+_THREAD = "SELECT seq, resource_id, parent FROM threads WHERE tenant = ? AND thread_id = ? AND doom = 0"
 _TURNS = "SELECT count(*), min(run) FROM thread_turns INDEXED BY thread_turns_of_thread WHERE thread = ?"
 _RUN = f"SELECT {RUN_COLUMNS} FROM runs WHERE seq = ?"
 _REPLACE = (
@@ -55,15 +55,17 @@ class Place(NamedTuple):
 
 def find_place(run: RunRow, claim: ThreadClaim, transaction: Transaction) -> Place | None:
     """Where a new run comes; None for one that only reads. Nothing is written. Raises `ThreadBusy`,
-    `ThreadNotYours`, `RunExists`."""
+    `ThreadNotYours`, `ThreadBelow`, `RunExists`."""
     found = transaction.execute(_THREAD, (run.tenant, run.thread_id)).fetchone()
     if found is None:
         return None if claim.reads_only else Place()
-    thread, resource_id = found
+    thread, resource_id, parent = found
     if resource_id != run.resource_id:
         raise ThreadNotYours(f"thread {run.thread_id} is another resource's")
     if claim.reads_only:
         return None
+    if parent is not None:
+        raise ThreadBelow(f"thread {run.thread_id} is a sub-agent's")
     turns, first = transaction.execute(_TURNS, (thread,)).fetchone()
     if first is None:
         return Place(thread)

@@ -27,6 +27,10 @@ _TURN = (
     "SELECT u.thread FROM thread_turns u WHERE u.run = ? "
     "AND NOT EXISTS (SELECT 1 FROM thread_turns f WHERE f.thread = u.thread AND f.run < u.run)"
 )
+_BELOW = (
+    "SELECT seq FROM threads INDEXED BY threads_below "
+    "WHERE parent IS NOT NULL AND doom = 0 AND parent = ? AND thread_id = ?"
+)
 _DELETE = "DELETE FROM working_memory WHERE tenant = ? AND resource_id = '' AND thread = ?"
 _FORGET = (
     "DELETE FROM working_memory WHERE tenant = ?1 AND resource_id = ?2 AND thread = 0 "
@@ -78,6 +82,8 @@ def note(what: Note, tenant: str, run: int, transaction: Transaction) -> None:
     thread = 0
     if not what.resource_id:
         found = transaction.execute(_TURN, (run,)).fetchone()
+        if found is not None and what.thread_id:
+            found = transaction.execute(_BELOW, (*found, what.thread_id)).fetchone()
         if found is None:  # the thread was deleted, or the run only waits for it
             return
         (thread,) = found

@@ -46,11 +46,11 @@ async def get(store: Store, tenant: str = TENANT, **owner: str) -> tuple[str, in
 async def note(store: Store, run: RunRow, what: Note, first: int, **changes: Any) -> None:
     """What a run notes, with the result of the call that says so."""
     call = a_call(run, state="done", outcome=Outcome("result", "{}"))
-    await store.write(a_write(run, chunks=chunks(first, first), calls=(call,), note=what, **changes))
+    await store.write(a_write(run, chunks=chunks(first, first), calls=(call,), notes=(what,), **changes))
 
 
 class WorkingMemorySuite(StoreSuite):
-    """`get_working_memory`, `set_working_memory`, `RunWrite.note`."""
+    """`get_working_memory`, `set_working_memory`, `RunWrite.notes`."""
 
     async def test_what_nobody_noted_has_no_version(self, store: Store) -> None:
         assert await store.get_working_memory(TENANT, resource_id="new") == WorkingMemoryRow(
