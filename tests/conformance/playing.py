@@ -16,7 +16,7 @@ _numbers = itertools.count(1)
 
 
 class Place:
-    """The servers that all scenarios share, made when they are first used."""
+    """The servers that the scenarios of one testee share, made when they are first used."""
 
     def __init__(self, folder: Any, players: Players) -> None:
         self._folder = folder
@@ -43,7 +43,6 @@ class Place:
         """End all of them."""
         for server in self._real.values():
             await server.close()
-        await self.players.close()
 
 
 class Playing:

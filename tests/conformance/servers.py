@@ -108,6 +108,7 @@ class Players:
     def __init__(self, stubs: Path) -> None:
         self._stubs = stubs
         self._process: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
 
     async def play(self, plays: Mapping[str, Any]) -> str:
         """Open a server that plays this. Its address."""
@@ -119,6 +120,10 @@ class Players:
         return found
 
     async def _ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        async with self._turn:
+            return await self._answer(order)
+
+    async def _answer(self, order: Mapping[str, Any]) -> dict[str, Any]:
         if self._process is None:
             path = os.pathsep.join([str(self._stubs), str(ROOT), os.environ.get("PYTHONPATH", "")])
             self._process = await asyncio.create_subprocess_exec(
