@@ -1,9 +1,11 @@
 package entracte_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -169,7 +171,8 @@ type clockArgs struct {
 }
 
 func TestClientToolsAndCallbacks(t *testing.T) {
-	ctx, client := connect(t, shared.address)
+	var log bytes.Buffer // the handler has a lock of its own
+	ctx, client := connect(t, shared.address, entracte.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	var mu sync.Mutex
 	told := map[string]int{}
 	count := func(name string) {
@@ -197,6 +200,8 @@ func TestClientToolsAndCallbacks(t *testing.T) {
 		},
 		says("It is noon."),
 	), entracte.WithClientTools(clock, broken), entracte.WithCallbacks(callbacks)))(t)
+	equal(t, "whether the log has the panics", strings.Contains(log.String(), "a callback panicked") &&
+		strings.Contains(log.String(), "tool=broken"), true)
 	equal(t, "the text", result.Text, "It is noon.")
 	equal(t, "what the clock said", result.ToolResults[0].Result, entracte.JSON(`{"time":"noon"}`))
 	mu.Lock()

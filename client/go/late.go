@@ -14,7 +14,7 @@ import (
 func late(ctx context.Context, c *connection, runID string, after uint64) iter.Seq2[FollowUp, error] {
 	return func(yield func(FollowUp, error) bool) {
 		pauses := c.backoff()
-		reader := &lateReader{connection: c, runID: runID, after: after, told: map[FollowUp]bool{}}
+		reader := &lateReader{connection: c, runID: runID, after: after, told: map[string]bool{}}
 		for {
 			pauses.begin()
 			done, failure := reader.read(ctx, pauses, yield)
@@ -38,7 +38,7 @@ type lateReader struct {
 	connection *connection
 	runID      string
 	after      uint64
-	told       map[FollowUp]bool // by kind and name
+	told       map[string]bool // by kind and name
 }
 
 // read reads one stream. done: all was told, or the loop was left.
@@ -67,7 +67,7 @@ func (r *lateReader) read(ctx context.Context, pauses *backoff, yield func(Follo
 		}
 		for _, message := range response.FollowUps {
 			job := followUpOf(message)
-			key := FollowUp{Kind: job.Kind, Name: job.Name}
+			key := string(job.Kind) + " " + job.Name
 			if r.told[key] {
 				continue
 			}
