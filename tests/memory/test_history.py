@@ -238,6 +238,24 @@ async def test_nothing_that_was_said_is_written_over() -> None:
         assert [text for role, text in talk.told[1] if role == "user"] == ["one", "two", "three", "four"]
 
 
+async def test_a_client_may_send_the_whole_conversation_each_time() -> None:
+    """By the ids of its messages it is kept and told once."""
+    script: list[Any] = [call("echo", 1), [{"text": "one"}], [{"text": "two"}], [{"text": "three"}]]
+    async with talking(script) as talk:
+        sent: list[Any] = [{"role": "user", "content": "first", "id": "m1"}]
+        for number in (2, 3, 4):
+            result = await talk.agent.generate(sent, memory=on())
+            sent = [*result.messages, {"role": "user", "content": f"m{number}", "id": f"m{number}"}]
+        texts = [("user", "first"), ("assistant", ""), ("assistant", "one")]
+        texts += [("user", "m2"), ("assistant", "two"), ("user", "m3"), ("assistant", "three")]
+        assert await talk.stored() == texts
+        told = [(role, text) for role, text in talk.told[-1] if role != "tool"]
+        assert told == texts[:-1]
+        # What was said once more, and nothing else, is asked once more.
+        await talk.agent.generate([{"role": "user", "content": "m3", "id": "m3"}], memory=on())
+        assert talk.told[-1][-1] == ("user", "m3")
+
+
 async def test_what_models_are_not_told_takes_nothing_of_the_budget() -> None:
     cited = [{"source": f"https://x.example/{number}", "title": "x"} for number in range(9)]
     async with talking([[{"text": "ok"}, *cited]]) as talk:

@@ -50,7 +50,7 @@ class Memory:
         self._processing = snapshot.processing
         self._remembered = snapshot.remembered
         self._saved: dict[str, ThreadMessage] = {}
-        self._said_before: set[str] = set()
+        self._said_before: dict[str, int] = {}
         self._is_loaded = False
         self._notes = working_memory.notes_of(run, options)
 
@@ -66,8 +66,9 @@ class Memory:
         self._is_loaded = True
         if self._notes is not None:
             self._notes.version = self._remembered.working_version
+        asked = self._told_once(self._remembered)
         remembered = await spec_with(
-            run.services.store, run.log.key[0], self._asked, self._options, self._remembered
+            run.services.store, run.log.key[0], asked, self._options, self._remembered
         )
         run.spec = prompt.processed(remembered, self._processing)
 
@@ -84,9 +85,24 @@ class Memory:
             own_id = ""
             if _say_the_same(before, message):
                 own_id = f"{asked.message_id}-again-{index + 1}"
-                self._said_before.add(own_id)
+                self._said_before[own_id] = before.position
             own[index] = msgspec.structs.replace(message, id=own_id)
         self._asked = msgspec.structs.replace(asked, input=tuple(own))
+
+    def _told_once(self, remembered: Remembered) -> RunSpec:
+        """What the run was asked, without what its history tells: some clients send all of a conversation
+        again. Where nothing else is asked, it is left as it is."""
+        kept: list[Message] = []
+        told = False
+        for message in self._asked.input:
+            if message.role != "tool":  # results go with their calls
+                position = self._said_before.get(message.id, 0)
+                told = bool(position) and remembered.first <= position <= remembered.last
+            if not told:
+                kept.append(message)
+        if all(message.role != "user" for message in kept):
+            return self._asked
+        return msgspec.structs.replace(self._asked, input=tuple(kept))
 
     async def _find(self) -> Remembered:
         store, tenant = self._run.services.store, self._run.log.key[0]
