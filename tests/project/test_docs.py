@@ -152,11 +152,13 @@ async def test_the_threads_in_the_docs(capsys: pytest.CaptureFixture[str]) -> No
         await run(code)["tidy"](client, "ada")
         assert [thread.thread_id async for thread in client.threads.list()] == ["t1"]
         await client.agent("support").generate("Refund order 7", memory=Memory("t2", "ada"))
-        await client.threads.update_working_memory("likes hats", resource_id="ada")
-        await run(removing)["forget"](client, "ada")
+        for resource in ("ada", "ada-researcher"):
+            await client.threads.update_working_memory("likes hats", resource_id=resource)
+        await run(removing)["forget"](client, "ada", "researcher")
         assert [thread async for thread in client.threads.list()] == []
-        noted = await client.threads.working_memory(resource_id="ada")
-        assert (noted.content, noted.version) == ("", 0)
+        for resource in ("ada", "ada-researcher"):
+            noted = await client.threads.working_memory(resource_id=resource)
+            assert (noted.content, noted.version) == ("", 0)
     printed = capsys.readouterr().out.splitlines()
     assert any(line.startswith("t1 Hats ") for line in printed)
     assert any(line.startswith("assistant support ") for line in printed)
