@@ -177,14 +177,13 @@ export function spanHeaders(options: { readonly traceparent?: string }): Readonl
 
 function urlOf(address: string, tls: ClientOptions["tls"]): URL {
   const hasScheme = /^https?:\/\//.test(address);
+  const isHostAndPort = /^(\[[\da-f:.]+\]|[^\s/:@?#[\]]+):\d+$/i.test(address);
   const text = hasScheme ? address : `${tls ? "https" : "http"}://${address}`;
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  // The parser leaves out the port that the scheme implies.
-  if (!url?.hostname || (!hasScheme && !/:\d+$/.test(address))) {
+  if ((!hasScheme && !isHostAndPort) || !URL.canParse(text)) {
     throw new TypeError(`an address is host:port, http://... or https://..., not ${JSON.stringify(address)}`);
   }
-  if (tls && url.protocol === "http:")
-    throw new TypeError(`${address} is not reached over TLS: say https://`);
+  const url = new URL(text);
+  if (tls && url.protocol === "http:") throw new TypeError(`${address} is not reached over TLS: say https://`);
   return url;
 }
 

@@ -88,7 +88,6 @@ export class Backoff {
    */
   mayTryAgain(error: EntracteError): boolean {
     if (error.code === "UNAVAILABLE") return true;
-    if (!error.reason && error.code === "CANCELLED") return true;
     if (!error.reason && BROKEN.has(error.code)) return this.#attached || this.#reached();
     return this.#attached && error.retryAfterMs !== undefined;
   }

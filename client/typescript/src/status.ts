@@ -54,9 +54,12 @@ export function isTaken(failure: unknown): boolean {
   return failure instanceof ConnectError && failure.metadata.has(RUN_ID_KEY);
 }
 
-/** Whether the connection failed or broke: then there is an error of Node.js below, which has a text for a code. */
+/**
+ * Whether the connection failed or broke, or was about to as the server stopped: then the transport says one of these,
+ * or there is an error of Node.js below, which has a text for a code.
+ */
 function isBroken(failure: ConnectError): boolean {
-  if (failure.code === Code.Aborted) return true;
+  if (failure.code === Code.Aborted || failure.code === Code.Canceled) return true;
   let error: unknown = failure.cause;
   while (error instanceof Error) {
     if ("code" in error && typeof error.code === "string") return true;
