@@ -10,6 +10,7 @@ import { RunService } from "./gen/entracte/v1/run_service_pb.js";
 import { ThreadService } from "./gen/entracte/v1/thread_service_pb.js";
 import { Backoff, Deadline } from "./retry.js";
 import { errorOf, isTaken, RUN_ID_KEY } from "./status.js";
+import { keepByteOrderMarks } from "./text-encoding.js";
 import { VERSION } from "./version.js";
 
 const MESSAGE_LIMIT = 16 * 1024 * 1024;
@@ -57,6 +58,7 @@ export class Connection {
   #reached = false;
 
   constructor(address: string, options: ClientOptions) {
+    keepByteOrderMarks();
     const url = urlOf(address, options.tls);
     this.timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     this.#reattachTimeoutMs = options.reattachTimeoutMs ?? DEFAULT_REATTACH_TIMEOUT_MS;
@@ -183,7 +185,8 @@ function urlOf(address: string, tls: ClientOptions["tls"]): URL {
     throw new TypeError(`an address is host:port, http://... or https://..., not ${JSON.stringify(address)}`);
   }
   const url = new URL(text);
-  if (tls && url.protocol === "http:") throw new TypeError(`${address} is not reached over TLS: say https://`);
+  if (tls && url.protocol === "http:")
+    throw new TypeError(`${address} is not reached over TLS: say https://`);
   return url;
 }
 
