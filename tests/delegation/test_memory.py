@@ -58,7 +58,7 @@ async def test_it_remembers_what_it_was_asked_before(store: str) -> None:
         first = await client.agent("root").generate("one", memory=on())
         [child] = [r async for r in client.runs.list(include_children=True) if r.parent_run_id]
         own = child.thread_id
-        assert (child.resource_id, own != "t") == ("u-finder", True)
+        assert (child.resource_id, own != "t") == ("sub-agent:finder:u", True)
         calls = [("look", "result"), ("gated", "pending")]
         assert await said(client, own) == [("user", "find 0", []), ("assistant", "", calls)]
         thread = await client.threads.get(own)
@@ -66,8 +66,11 @@ async def test_it_remembers_what_it_was_asked_before(store: str) -> None:
         assert thread.active_run_id == first.run_id
         with pytest.raises(ThreadParked):
             await client.threads.delete(own)
-        with pytest.raises(RequestInvalid, match="a sub-agent's thread"):
-            await client.agent("root").generate("mine", memory=OnThread(thread=own, resource="u-finder"))
+        theirs = OnThread(thread=own, resource="sub-agent:finder:u")
+        with pytest.raises(RequestInvalid, match="only those of sub-agents"):
+            await client.agent("root").generate("mine", memory=theirs)
+        with pytest.raises(RequestInvalid, match="only those of sub-agents"):
+            await client.threads.create("sub-agent:finder:u")
     async with serving(app, store) as client:
         result = await client.agent("root").approve(first.pending_calls[0])
         assert (result.text, seen) == ("done 0", [("t", "u")])
@@ -145,9 +148,9 @@ async def test_what_is_noted_below(store: str) -> None:
         runs = {r.agent_id: r async for r in client.runs.list(include_children=True)}
         notes = client.threads.working_memory
         assert (await notes(resource_id="u")).content == "root notes"
-        assert (await notes(resource_id="u-left")).content == "left notes"
+        assert (await notes(resource_id="sub-agent:left:u")).content == "left notes"
         assert (await notes(thread_id=runs["right"].thread_id)).content == "right notes"
-        assert (await notes(resource_id="u-right")).version == 0
+        assert (await notes(resource_id="sub-agent:right:u")).version == 0
         await client.agent("root").generate("again", memory=on())
         for it in (left, right):
             [system] = [text for role, text in prompts(it)[2] if role == "system"]
@@ -170,7 +173,7 @@ async def test_a_tree_that_is_cancelled(store: str) -> None:
     async with serving(app, store) as client:
         await client.runs.cancel(result.run_id, wait=True)
         runs = {r.agent_id: r async for r in client.runs.list(include_children=True)}
-        assert runs["leaf"].resource_id == "u-middle-leaf"
+        assert runs["leaf"].resource_id == "sub-agent:leaf:sub-agent:middle:u"
         assert await said(client, runs["leaf"].thread_id) == [
             ("user", "do it", []),
             ("assistant", "so far", [("gated", "cancelled")]),

@@ -16,6 +16,16 @@ RecallScope = Literal["thread", "resource"]
 """Where older messages are searched: in the thread, or in all threads of its resource."""
 
 
+SUB_AGENT = "sub-agent:"
+"""How the resources of sub-agents begin, which are nobody's name: else a user called as that of another's
+sub-agent would be told what that one noted down."""
+
+
+def resource_below(resource_id: str, key: str) -> str:
+    """The resource of the sub-agent `key` of a run whose resource is `resource_id`."""
+    return f"{SUB_AGENT}{key}:{resource_id}"
+
+
 class RecallOptions(Data, frozen=True):
     """How a run searches older messages, as its caller asked for it. None means "as the agent says". With
     `top_k` 0 it does not."""

@@ -9,7 +9,7 @@ import hashlib
 
 from entracte_server.agents.agent import Agent
 from entracte_server.domain import json_text
-from entracte_server.domain.memory import MemoryOptions
+from entracte_server.domain.memory import MemoryOptions, resource_below
 from entracte_server.domain.runs import RunRow
 from entracte_server.domain.threads import ThreadRow
 
@@ -21,7 +21,7 @@ def memory(above: MemoryOptions | None, key: str) -> MemoryOptions | None:
         return None
     return MemoryOptions(
         thread_id=thread_id(above.thread_id, key),
-        resource_id=f"{above.resource_id}-{key}",
+        resource_id=resource_below(above.resource_id, key),
         save_messages=above.save_messages,
         read_only=above.read_only,
         filter_incomplete=above.filter_incomplete,

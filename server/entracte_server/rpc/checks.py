@@ -13,6 +13,7 @@ from entracte.v1 import json_pb2
 from entracte_server.agents import schemas
 from entracte_server.domain import json_text
 from entracte_server.domain.errors import Reason, Refusal, invalid
+from entracte_server.domain.memory import SUB_AGENT
 from entracte_server.rpc.call import current
 from entracte_server.store.base import RequestKey
 
@@ -45,6 +46,13 @@ def identifier(field: str, value: str, *, required: bool = True) -> str:
     if not value.isprintable():
         raise invalid(field, "has characters that cannot be printed (NUL, line breaks, ...)")
     return value
+
+
+def resource_id(field: str, value: str) -> str:
+    """Whose thread it is to be: anybody's but a sub-agent's."""
+    if value.startswith(SUB_AGENT):
+        raise invalid(field, f"begins with {SUB_AGENT!r}, as only those of sub-agents do: name another")
+    return identifier(field, value)
 
 
 def run_id(field: str, value: str) -> str:

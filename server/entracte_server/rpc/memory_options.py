@@ -86,9 +86,10 @@ def _thread(given: options_pb2.MemoryOptions) -> tuple[str, str]:
         raise invalid(f"{_FIELD}.resource", "is required with a thread: say whose memory it is")
     if not given.thread.id:
         raise invalid(f"{_FIELD}.thread.id", "is required; a run without a thread has no memory")
+    whose = checks.identifier if given.read_only else checks.resource_id
     return (
         checks.thread_id(f"{_FIELD}.thread.id", given.thread.id),
-        checks.identifier(f"{_FIELD}.resource", given.resource),
+        whose(f"{_FIELD}.resource", given.resource),
     )
 
 

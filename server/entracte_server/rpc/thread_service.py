@@ -34,7 +34,7 @@ class ThreadService:
         thread = ThreadRow(
             tenant=tenant,
             thread_id=checks.thread_id("thread_id", request.thread_id, required=False) or new_id(),
-            resource_id=checks.identifier("resource_id", request.resource_id),
+            resource_id=checks.resource_id("resource_id", request.resource_id),
             create_time=now,
             update_time=now,
             title=checks.title("title", request.title),
