@@ -152,11 +152,11 @@ async def test_the_threads_in_the_docs(capsys: pytest.CaptureFixture[str]) -> No
         await run(code)["tidy"](client, "ada")
         assert [thread.thread_id async for thread in client.threads.list()] == ["t1"]
         await client.agent("support").generate("Refund order 7", memory=Memory("t2", "ada"))
-        for resource in ("ada", "ada-researcher"):
+        for resource in ("ada", "sub-agent:researcher:ada"):
             await client.threads.update_working_memory("likes hats", resource_id=resource)
         await run(removing)["forget"](client, "ada", "researcher")
         assert [thread async for thread in client.threads.list()] == []
-        for resource in ("ada", "ada-researcher"):
+        for resource in ("ada", "sub-agent:researcher:ada"):
             noted = await client.threads.working_memory(resource_id=resource)
             assert (noted.content, noted.version) == ("", 0)
     printed = capsys.readouterr().out.splitlines()
