@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from entracte import EntracteError, GenerateResult, RequestInvalid, TooManyRuns
+from entracte_server import Agent, ask_user
 from entracte_server.models.base import ModelRequest
+from entracte_server.testing import scripted
 from tests.memory.support import on, talking
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -70,6 +72,22 @@ async def test_what_reading_the_message_used_is_the_run_s() -> None:
         assert run.result.usage == result.usage
         [decision] = [d async for d in talk.client.inbox.decisions(run_id=result.run_id)]
         assert talk.model.name in decision.comment
+
+
+async def test_the_question_of_a_sub_agent_is_answered() -> None:
+    """Through the run that has the thread, whose usage has what reading the message used."""
+    helper = Agent(id="helper", model=scripted([asking("q"), [{"text": "painted"}]]), tools=[ask_user])
+    script: list[Any] = [
+        [{"tool": "agent-helper", "id": "c1", "args": {"prompt": "paint"}}],
+        reading(("q1", "blue")),
+        [{"text": "done"}],
+    ]
+    async with talking(script, agents=[helper]) as talk:
+        suspended = await talk.agent.generate("paint it", memory=on())
+        result = await talk.agent.generate("blue", **AUTO)
+        assert (result.run_id, result.text) == (suspended.run_id, "done")
+        assert result.usage.total_tokens == 5 * 15
+        assert (await talk.client.runs.get(result.run_id)).usage == result.usage
 
 
 async def test_the_thread_keeps_the_answer_unless_it_is_not_to() -> None:
