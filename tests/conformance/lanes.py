@@ -10,14 +10,10 @@ from typing import Any
 
 from tests.cases.process import ROOT
 from tests.conformance.playing import Place, Playing
-from tests.conformance.servers import Players
+from tests.conformance.servers import Missing, Players
 from tests.conformance.testee import Testee
 
 BUILD_SECONDS = 240.0
-
-
-class Missing(Exception):
-    """A testee cannot be tried here; the text says what for."""
 
 
 def _filled(words: Sequence[str]) -> list[str]:

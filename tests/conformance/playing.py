@@ -85,10 +85,11 @@ class Playing:
         if isinstance(server, str):
             self._real = await self._place.server(server)
             address = self._real.address
+            self._known["roots"] = self._real.roots
         else:
             address = self._played = await self._place.players.play(filled(server["plays"], self._known))
         for name, options in self._scenario.get("clients", {"a": {}}).items():
-            await self._connect(name, address, options)
+            await self._connect(name, address, filled(options, self._known))
 
     async def _connect(self, name: str, address: str, options: Mapping[str, Any]) -> None:
         line = {"op": "connect", "client": self._client(name), "address": address, **options}

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -34,8 +36,26 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
         "ENTRACTE_WAITING_DEADLINE": "0.5",
         "ENTRACTE_READER_TIMEOUT": "0.5",
     },
+    "secure": {"ENTRACTE_API_KEYS": json.dumps(KEYS)},
 }
 """What each server is told; see `servers` in the README."""
+
+
+class Missing(Exception):
+    """Something cannot be tried here; the text says what for."""
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine that nobody else signed, and its key. Raises Missing."""
+    if shutil.which("openssl") is None:
+        raise Missing("there is no openssl to make a certificate with")
+    made, key = folder / "certificate.pem", folder / "key.pem"
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+        f"-subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout {key} -out {made}"
+    )
+    subprocess.run(command.split(), check=True, capture_output=True)
+    return made, key
 
 
 class RealServer:
@@ -47,6 +67,12 @@ class RealServer:
         self.gates = folder / "gates"
         self.gates.mkdir()
         self.address = ANYWHERE
+        self.roots = ""
+        self._secrets: dict[str, str] = {}
+        if name == "secure":
+            made, key = certificate(folder)
+            self.roots = str(made)
+            self._secrets = {"ENTRACTE_TLS_CERTIFICATE": self.roots, "ENTRACTE_TLS_KEY": str(key)}
         self._store = folder / "db"
         self._running: ServerProcess | None = None
         self._stack = AsyncExitStack()
@@ -60,6 +86,7 @@ class RealServer:
         """Start it, where the one before it listened."""
         together = {
             **ENVIRONMENTS[self.name],
+            **self._secrets,
             GATES: str(self.gates),
             "ENTRACTE_LOG_FORMAT": "json",
             **environment,

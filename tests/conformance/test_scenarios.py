@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.lanes import Lane, Missing, in_ci
+from tests.conformance.lanes import Lane, in_ci
 from tests.conformance.scenario import scenarios
+from tests.conformance.servers import Missing
 
 
 @pytest.mark.timeout(300)
