@@ -60,25 +60,30 @@ class Playing:
         self._real: RealServer | None = None
         self._played = ""
 
+    async def _play(self) -> None:
+        doing = "its clients"
+        try:
+            await self._open()
+            for number, step in enumerate(self._scenario["steps"]):
+                doing = f"step {number} {brief(step)}"
+                await self._step(step)
+        except (AssertionError, OSError) as error:
+            output = self._real.output[-3000:] if self._real is not None else ""
+            raise AssertionError(
+                f"{doing}\n{error}\n"
+                f"-- the testee's standard error:\n{self._testee.errors}\n-- the server's:\n{output}"
+            ) from error
+        finally:
+            await self._close()
+
     async def play(self) -> None:
         """Play it. Raises AssertionError where the testee did not do what is right."""
-        await self._open()
         try:
-            for number, step in enumerate(self._scenario["steps"]):
-                try:
-                    await self._step(step)
-                except AssertionError as error:
-                    output = self._real.output[-3000:] if self._real is not None else ""
-                    raise AssertionError(
-                        f"step {number} {brief(step)}\n{error}\n"
-                        f"-- the testee's standard error:\n{self._testee.errors}\n-- the server's:\n{output}"
-                    ) from error
+            await self._play()
         except BaseException:
             if isinstance(self._scenario["server"], str):
                 await self._place.renew(self._scenario["server"])
             raise
-        finally:
-            await self._close()
 
     async def _open(self) -> None:
         server = self._scenario["server"]

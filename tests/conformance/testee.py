@@ -97,8 +97,8 @@ class Testee:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there."""
-        return self._process is not None and self._process.returncode is None
+        """Whether its process is there and speaks the protocol."""
+        return self._reading is not None and not self._reading.done()
 
     async def start(self) -> None:
         """Start it, and hear what it can do."""
