@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from entracte import RunNotFound, RunOfSubAgent
-from entracte_server import Agent, App, tool
+from entracte_server import Agent, App, Processor, tool
+from entracte_server.processors import ToolOutput
 from tests.delegation.support import (
     ROOT_TEXT,
     agent,
@@ -169,6 +170,44 @@ async def test_how_deep_it_goes(store: str) -> None:
         assert model_of(deepest).calls == 0
         assert chunks[-1].type == "finish"
         assert chunks[-1].reason == "stop"
+
+
+async def test_a_run_that_is_stopped_stops_what_it_delegated(store: str) -> None:
+    """A processor that vetoes what a tool returned does not wait for a sub-agent beside it to finish."""
+    begun = asyncio.Event()
+
+    @tool
+    async def quick() -> str:
+        """Returns once the sub-agent is at it."""
+        await asyncio.wait_for(begun.wait(), 20)
+        return "quick"
+
+    class Veto(Processor):
+        name = "veto"
+        can_veto = True
+
+        async def process_tool_result(self, result: ToolOutput) -> None:
+            self.abort("not that")
+
+    def at_it(_: Any) -> list[Any]:
+        begun.set()
+        return [{"text": "so far"}, {"delay": 60_000}]
+
+    leaf = agent("leaf", [at_it])
+    middle = agent("middle", [[delegate("leaf")]], agents=[leaf])
+    root = agent(
+        "root",
+        [[delegate("middle"), call("quick")], says("never")],
+        agents=[middle],
+        tools=[quick],
+        output_processors=[Veto()],
+    )
+    async with serving(App(agents=[root]), store) as client:
+        async with asyncio.timeout(30):
+            result = await client.agent("root").generate("go")
+        assert (result.finish_reason, result.text) == ("tripwire", "")
+        states = {r.agent_id: r.state async for r in client.runs.list(include_children=True)}
+        assert states == {"root": "succeeded", "middle": "cancelled", "leaf": "cancelled"}
 
 
 async def test_cancelling_goes_down(store: str) -> None:
