@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         WorkingMemory,
         ask_user,
         hook,
+        remote_tool,
         scorer,
         tool,
     )
@@ -124,6 +125,7 @@ __all__ = [
     "WorkingMemory",
     "ask_user",
     "hook",
+    "remote_tool",
     "scorer",
     "text_message",
     "tool",

@@ -127,13 +127,22 @@ from entracte._errors import (
     ToolUnavailable,
     TooManyRuns,
     TooManyStreams,
+    TooManyWorkers,
     Unauthenticated,
     Unavailable,
     Unimplemented,
     UnknownChunk,
     VerbMismatch,
     WaitTooLong,
+    WorkCancelled,
+    WorkCompleted,
+    WorkerSessionReplaced,
+    WorkerToolExists,
+    WorkerToolUnknown,
     WorkingMemoryChanged,
+    WorkNotFound,
+    WorkOutputFull,
+    WorkReassigned,
 )
 from entracte._fold import Fold
 from entracte._inbox import DecisionFilter, InboxClient, InboxFilter, InboxWatchOptions
@@ -213,6 +222,8 @@ from entracte._thread_records import (
 )
 from entracte._threads import ThreadFilter, ThreadMessageFilter, ThreadsClient
 from entracte._version import __version__
+from entracte._worker import Worker
+from entracte._worker_tools import WorkContext, WorkerTool, worker_tool
 from entracte._working_memory import WorkingMemory
 
 __all__ = [
@@ -377,6 +388,7 @@ __all__ = [
     "ThreadsClient",
     "TooManyRuns",
     "TooManyStreams",
+    "TooManyWorkers",
     "ToolApproval",
     "ToolCallApprovalChunk",
     "ToolCallChunk",
@@ -409,9 +421,21 @@ __all__ = [
     "Version",
     "WaitTooLong",
     "WatchOptions",
+    "WorkCancelled",
+    "WorkCompleted",
+    "WorkContext",
+    "WorkNotFound",
+    "WorkOutputFull",
+    "WorkReassigned",
+    "Worker",
+    "WorkerSessionReplaced",
+    "WorkerTool",
+    "WorkerToolExists",
+    "WorkerToolUnknown",
     "WorkingMemory",
     "WorkingMemoryChanged",
     "_WithObject",
     "__version__",
     "to_dict",
+    "worker_tool",
 ]

@@ -17,6 +17,7 @@ from entracte.v1 import (
     inbox_service_pb2_grpc,
     run_service_pb2_grpc,
     thread_service_pb2_grpc,
+    worker_service_pb2_grpc,
 )
 
 Request = TypeVar("Request")
@@ -94,6 +95,7 @@ class Connection:
         self._runs = run_service_pb2_grpc.RunServiceStub(self._channel)
         self._inbox = inbox_service_pb2_grpc.InboxServiceStub(self._channel)
         self._threads = thread_service_pb2_grpc.ThreadServiceStub(self._channel)
+        self._workers = worker_service_pb2_grpc.WorkerServiceStub(self._channel)
 
     async def close(self) -> None:
         """Close the channel; calls in progress end."""
@@ -125,6 +127,12 @@ class Connection:
         """The stub of ThreadService."""
         self.open()
         return self._threads
+
+    @property
+    def workers(self) -> "worker_service_pb2_grpc.WorkerServiceAsyncStub":
+        """The stub of WorkerService."""
+        self.open()
+        return self._workers
 
     def backoff(self, deadline: Deadline) -> Backoff:
         """The pauses of one call with all its repetitions."""

@@ -17,10 +17,12 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      │   ├─ AgentNotFound
      │   ├─ RunNotFound
      │   ├─ PendingCallNotFound
-     │   └─ ThreadNotFound
+     │   ├─ ThreadNotFound
+     │   └─ WorkNotFound
      ├─ AlreadyExists
      │   ├─ RunAlreadyExists
-     │   └─ ThreadExists
+     │   ├─ ThreadExists
+     │   └─ WorkerToolExists       another definition has that name and version
      ├─ FailedPrecondition         not in this state; `metadata` says in which
      │   ├─ PendingCallAlreadyDecided
      │   ├─ PendingCallAmbiguous
@@ -35,7 +37,11 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      │   ├─ ToolUnavailable
      │   ├─ ToolsetUnavailable
      │   ├─ ThreadParked           decide the calls it names first
-     │   └─ ThreadOfOtherResource
+     │   ├─ ThreadOfOtherResource
+     │   ├─ WorkerToolUnknown      start a worker that registers it
+     │   ├─ WorkReassigned         another worker has it now
+     │   ├─ WorkCompleted
+     │   └─ WorkCancelled
      ├─ OutOfRange
      │   ├─ SequenceTrimmed        those chunks are no longer stored
      │   ├─ SequenceAhead
@@ -46,7 +52,9 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      ├─ ResourceExhausted          `retry_after` says when to try again
      │   ├─ TooManyStreams
      │   ├─ TooManyRuns
-     │   └─ ThreadQueueFull
+     │   ├─ ThreadQueueFull
+     │   ├─ TooManyWorkers
+     │   └─ WorkOutputFull
      ├─ Unavailable                tried again by the SDK first
      │   ├─ ReaderTooSlow
      │   ├─ ServerDraining
@@ -55,7 +63,8 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      ├─ Aborted
      │   ├─ RunLeaseLost
      │   ├─ ThreadBusy             another run has it; `memory.on_busy_thread` waits for it
-     │   └─ WorkingMemoryChanged   somebody was first: read it again
+     │   ├─ WorkingMemoryChanged   somebody was first: read it again
+     │   └─ WorkerSessionReplaced
      ├─ Unimplemented
      │   └─ OptionUnsupported
      ├─ DeadlineExceeded           the `timeout` passed; the run goes on
@@ -171,6 +180,10 @@ class ThreadNotFound(NotFound):
     """No such thread. Metadata: `thread_id`."""
 
 
+class WorkNotFound(NotFound):
+    """There is no such work, or it is another principal's. Metadata: `work_id`."""
+
+
 class AlreadyExists(EntracteError):
     """There is one already."""
 
@@ -183,6 +196,11 @@ class RunAlreadyExists(AlreadyExists):
 
 class ThreadExists(AlreadyExists):
     """The thread id is taken. Metadata: `thread_id`."""
+
+
+class WorkerToolExists(AlreadyExists):
+    """Another definition has the tool's name and version, or the toolset is one of the server's. Metadata:
+    `tool`, `version`."""
 
 
 class FailedPrecondition(EntracteError):
@@ -255,6 +273,23 @@ class ThreadOfOtherResource(FailedPrecondition):
     """The thread belongs to another resource. Metadata: `thread_id`."""
 
 
+class WorkerToolUnknown(FailedPrecondition):
+    """The agent has a tool that no worker has registered yet; no run was started. Metadata: `tool`,
+    `version`."""
+
+
+class WorkReassigned(FailedPrecondition):
+    """The work was given out anew since then. Metadata: `work_id`."""
+
+
+class WorkCompleted(FailedPrecondition):
+    """Another outcome was handed in before. Metadata: `work_id`."""
+
+
+class WorkCancelled(FailedPrecondition):
+    """Nobody wants the work any more. Metadata: `work_id`."""
+
+
 class OutOfRange(EntracteError):
     """A position or size is beyond what there is."""
 
@@ -308,6 +343,15 @@ class ThreadQueueFull(ResourceExhausted):
     """As many runs wait for the thread as may. Metadata: `thread_id`, `limit`."""
 
 
+class TooManyWorkers(ResourceExhausted):
+    """The tenant has as many sessions of workers, or versions of their tools, as it may. Metadata: `limit`,
+    `scope`."""
+
+
+class WorkOutputFull(ResourceExhausted):
+    """What the tool wrote is not written to its run yet. Metadata: `work_id`."""
+
+
 class Unavailable(EntracteError):
     """The server cannot answer now. The SDK has tried again before it raises this."""
 
@@ -347,6 +391,10 @@ class ThreadBusy(Aborted):
 class WorkingMemoryChanged(Aborted):
     """The working memory has another version than the one that was to be changed: read it again.
     Metadata: `version`."""
+
+
+class WorkerSessionReplaced(Aborted):
+    """A newer stream of the same session took this one's place. Metadata: `session_id`."""
 
 
 class Unimplemented(EntracteError):

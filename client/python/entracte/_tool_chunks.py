@@ -83,7 +83,7 @@ class ToolResultChunk(_WithArgs):
 class ToolErrorChunk(_WithArgs):
     """A tool call failed; the model is told `message` and goes on. `code` is the kind of failure:
     `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`, `invalid-result`,
-    `recovery`, `cancelled` or `expired`."""
+    `recovery`, `cancelled`, `expired`, `hook`, `delegation` or `unavailable` (no worker took the call)."""
 
     type: ClassVar[Literal["tool-error"]] = "tool-error"
     message: str

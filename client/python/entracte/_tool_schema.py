@@ -20,8 +20,8 @@ _PLAIN: Mapping[Any, dict[str, Any]] = {
 }
 
 
-def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The JSON Schema of a function's arguments, an object schema.
+def schema_of(function: Callable[..., Any], *, skip: Sequence[str] = ()) -> dict[str, Any]:
+    """The JSON Schema of a function's arguments, an object schema, without those of `skip`.
 
     Understood: str, int, float, bool, None, Any, list[T], dict[str, T], tuple[T, ...], Literal,
     unions, TypedDict, and Annotated[T, "what it is"]. A parameter without a default is required.
@@ -32,6 +32,8 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
+        if name in skip:
+            continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise TypeError(f"parameter {name!r} of {function.__name__} cannot be given by name")
         try:

@@ -36,6 +36,7 @@ from entracte_server.agents.processors import (
     TokenLimiter,
     UnicodeNormalizer,
 )
+from entracte_server.agents.remote import remote_tool as remote_tool
 from entracte_server.agents.scorers import LlmScorer, Sampled, Score, ScorerInput, ToolUse, scorer
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutput
@@ -91,6 +92,7 @@ __all__ = [
     "WorkingMemory",
     "ask_user",
     "hook",
+    "remote_tool",
     "scorer",
     "tool",
 ]

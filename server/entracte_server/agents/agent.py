@@ -13,6 +13,7 @@ from entracte_server.agents.memory import Memory
 from entracte_server.agents.processors import chains as processor_chains
 from entracte_server.agents.processors.base import Processor, Processors
 from entracte_server.agents.processors.base import registered as registered_processors
+from entracte_server.agents.remote import RemoteTool
 from entracte_server.agents.scorers import LlmScorer, Scorer, Scorers, choices, registered
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutputLike, structured_from
@@ -45,7 +46,8 @@ class Agent:
             before it fails.
         instructions: System text, several of them, or a function of the run's `request_context`
             that gives either, called once when a run starts.
-        tools: The tools, or a mapping that renames them.
+        tools: The tools, those of workers (`remote_tool`) among them; or a mapping that renames them, but
+            for those of workers, which are called `toolset__name`.
         name: For people; the id unless given.
         description: What it is good for.
         agents: Sub-agents that its model can delegate tasks to, each by a tool `agent-ID`; or a mapping that
@@ -93,7 +95,7 @@ class Agent:
         id: str,
         model: str | Model | Sequence[str | Model],
         instructions: Instructions = (),
-        tools: Iterable[Tool] | Mapping[str, Tool] = (),
+        tools: Iterable[Tool | RemoteTool] | Mapping[str, Tool | RemoteTool] = (),
         toolsets: Iterable[str] = (),
         agents: "Iterable[Agent] | Mapping[str, Agent]" = (),
         name: str = "",
@@ -146,10 +148,16 @@ class Agent:
         self.instructions = instructions
         pairs = tools.items() if isinstance(tools, Mapping) else [(t.name, t) for t in tools]
         self.tools: dict[str, Tool] = {}
+        self.remote_tools: dict[str, RemoteTool] = {}
         for key, item in pairs:
-            if key in self.tools:
+            if key in self.tools or key in self.remote_tools:
                 raise ValueError(f"agent {id}: two tools are called {key!r}")
-            self.tools[key] = item
+            if isinstance(item, Tool):
+                self.tools[key] = item
+            elif key == item.name:
+                self.remote_tools[key] = item
+            else:
+                raise ValueError(f"agent {id}: the tool {item.remote!r} of workers is called {item.name!r}")
         try:
             delegates = agent_tools(agents)
         except ValueError as error:
@@ -251,6 +259,12 @@ class Agent:
             if name not in predicates:
                 raise ValueError(
                     f"agent {self.id}: there is no approval predicate {name!r}; {_there_are(predicates)}"
+                )
+        for remote in self.remote_tools.values():
+            if remote.toolset in toolsets:
+                raise ValueError(
+                    f"agent {self.id}: its tool {remote.remote!r} of workers is called as one of the toolset "
+                    f"{remote.toolset!r} of the app"
                 )
         for name in self.toolsets:
             for qualified in toolsets[name].tools:
@@ -365,6 +379,7 @@ class App:
                 # What the servers have is not known yet.
                 remote = tuple(s.name + SEPARATOR for s in sets if isinstance(s, McpToolset))
                 known = any(condition.text in tools for tools in (agent.tools, *(s.tools for s in sets)))
+                known = known or condition.text in agent.remote_tools
                 if agent.memory is not None and agent.memory.working_memory is not None:
                     known = known or condition.text == TOOL_NAME
                 if not known and not condition.text.startswith(remote):

@@ -62,7 +62,7 @@ class ApiKey(pydantic.BaseModel):
     key: Annotated[pydantic.SecretStr, pydantic.Field(min_length=8)]
     principal: Annotated[str, pydantic.Field(min_length=1)]
     tenant: Annotated[str, pydantic.Field(min_length=1)] = "default"
-    roles: list[Literal["run", "decide"]] = list(ROLES)  # type: ignore[arg-type]
+    roles: list[Literal["run", "decide", "worker"]] = list(ROLES)  # type: ignore[arg-type]
 
 
 class Settings(BaseSettings):
@@ -115,7 +115,7 @@ class Settings(BaseSettings):
         list[ApiKey],
         pydantic.Field(
             description="Credentials, a list of `{key, principal, tenant, roles}`. Roles: `run`, "
-            "`decide`. Without any, the server listens on loopback only and everybody is `local`."
+            "`decide`, `worker`. Without any, the server listens on loopback only and everybody is `local`."
         ),
     ] = []
     tls_certificate: Annotated[
@@ -142,6 +142,23 @@ class Settings(BaseSettings):
     scorer_timeout: Annotated[
         Seconds, pydantic.Field(description="Seconds a scorer may take, unless it says otherwise.")
     ] = 60.0
+    tool_worker_grace: Annotated[
+        Seconds,
+        pydantic.Field(
+            ge=1,
+            description="Seconds a tool worker may be without a stream before its calls are given to others.",
+        ),
+    ] = 30.0
+    tool_worker_wait: Annotated[
+        Seconds,
+        pydantic.Field(
+            description="Seconds a call waits for a worker that executes its tool, when there is none."
+        ),
+    ] = 60.0
+    tool_worker_queue: Annotated[
+        Seconds,
+        pydantic.Field(description="Seconds a call waits when all workers of its tool are busy."),
+    ] = 3600.0
     sync_tool_threads: Annotated[
         Count, pydantic.Field(description="Synchronous tools that may run at once.")
     ] = 64
@@ -293,6 +310,9 @@ class Settings(BaseSettings):
         return EngineSettings(
             lease=self.lease,
             tool_timeout=self.tool_timeout,
+            tool_worker_grace=self.tool_worker_grace,
+            tool_worker_wait=self.tool_worker_wait,
+            tool_worker_queue=self.tool_worker_queue,
             execution_timeout=self.execution_timeout,
             sync_tool_threads=self.sync_tool_threads,
             disconnect_grace=self.disconnect_grace,

@@ -155,7 +155,7 @@ class ToolResult(Payload, frozen=True):
 class ToolError(Payload, frozen=True):
     """`code` says whose fault it was: `invalid-args`, `unknown-tool`, `exception`, `timeout`,
     `not-executed`, `invalid-result`, `recovery`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-    an answer)."""
+    an answer), `unavailable` (no worker took the call)."""
 
     type = "tool-error"
     tool_call_id: str

@@ -43,15 +43,30 @@ class ClientTool(Data, frozen=True):
     input_schema: str
 
 
+class WorkerDefinition(Data, frozen=True):
+    """What else is known of a tool that workers execute. `target` tells it from all other definitions;
+    `timeout` is in seconds, None as the server says. Schemas are JSON text."""
+
+    version: str
+    suspend_schema: str | None = None
+    resume_schema: str | None = None
+    requires_approval: bool = False
+    idempotent: bool = False
+    timeout: float | None = None
+    target: str = ""
+
+
 class PinnedTool(Data, frozen=True):
-    """A tool of an MCP server as it was listed. `name` is its name in the run, `remote` the server's;
-    `input_schema` is JSON text."""
+    """A tool of an MCP server as it was listed, or one of workers as it was registered, which has `worker`.
+    `name` is its name in the run, `remote` the server's or workers' in the toolset; `input_schema` is JSON
+    text."""
 
     toolset: str
     name: str
     remote: str
     description: str
     input_schema: str
+    worker: WorkerDefinition | None = None
 
 
 class ToolChoice(Data, frozen=True):

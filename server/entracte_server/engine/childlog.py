@@ -21,6 +21,7 @@ from entracte_server.domain.runs import (
     StepRecord,
 )
 from entracte_server.domain.threads import ThreadMessage, ThreadRow
+from entracte_server.domain.work import CloseWork, NewWork
 from entracte_server.engine.runlog import RunLog, patched
 from entracte_server.store.base import ChildWrite, RunPatch, Standing
 from entracte_server.wire.codec import ChunkEncoder
@@ -121,9 +122,19 @@ class ChildLog:
         processing: Processing | None = None,
         messages: Iterable[ThreadMessage] = (),
         remembered: Remembered | None = None,
+        work: Iterable[NewWork] = (),
+        closed_work: Iterable[CloseWork] = (),
+        taken_output: Iterable[tuple[str, int]] = (),
     ) -> None:
         """See `RunLog`."""
-        self.root.stage(calls=calls, opened=opened, closed=closed)
+        self.root.stage(
+            calls=calls,
+            opened=opened,
+            closed=closed,
+            work=work,
+            closed_work=closed_work,
+            taken_output=taken_output,
+        )
         added, said = tuple(steps), tuple(messages)
         if patch is None and not added and processing is None and not said and remembered is None:
             return

@@ -52,7 +52,8 @@ async def asked(
         wanted = await DelegationHookCalls(run).before(call, agent.id, prompt, said)
         if wanted.rejected is not None:
             return Outcome("result", json_text.dump(f"[Delegation Rejected] {wanted.rejected}"))
-        options = _options(run.spec.options, agent, await run.toolsets.pin(agent, ()), wanted)
+        pinned = await run.toolsets.pin(agent, (), run.home.tenant)
+        options = _options(run.spec.options, agent, pinned, wanted)
         key = call.tool_name.removeprefix(PREFIX)
         options = replace(options, memory=below.memory(run.spec.options.memory, key))
         system = (*agent.system_texts(wanted.request_context), *wanted.instructions)

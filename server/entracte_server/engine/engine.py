@@ -20,6 +20,7 @@ from entracte_server.domain.runs import TERMINAL, CallRow, RunRow, Snapshot
 from entracte_server.engine import claiming
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.configure import last_request
+from entracte_server.engine.desk import Desk
 from entracte_server.engine.family import Family, again, bare
 from entracte_server.engine.follow_ups import FollowUps
 from entracte_server.engine.followers import Followers
@@ -28,6 +29,7 @@ from entracte_server.engine.keeper import Keeper
 from entracte_server.engine.lease import Lease
 from entracte_server.engine.limits import RunLimits
 from entracte_server.engine.older import recall_fault
+from entracte_server.engine.outside import OutsideWork
 from entracte_server.engine.remembering import claim_of, recollected
 from entracte_server.engine.run import RunExecution
 from entracte_server.engine.runlog import RunLog, now_ms
@@ -71,7 +73,7 @@ MAX_TAKEOVERS = 3
 """Takeovers of a run without progress between them; at the next one it fails."""
 
 
-NOT_NOW = frozenset({"TOO_MANY_RUNS", "TOOLSET_UNAVAILABLE"})
+NOT_NOW = frozenset({"TOO_MANY_RUNS", "TOOLSET_UNAVAILABLE", "WORKER_TOOL_UNKNOWN"})
 """Reasons for which a run is not started now, which say nothing about one that was started before."""
 
 
@@ -102,10 +104,12 @@ class Engine:
         self.settings = settings or EngineSettings()
         self.telemetry = telemetry
         self.lease = Lease(store, self.settings.lease, self._lease_lost)
-        self.hub = Hub(self.settings.reader_backlog, store.signals)
+        self.outside = OutsideWork(store, self.settings, telemetry)
+        self.desk = Desk(store, self.settings, self.lease, self.outside)
+        self.hub = Hub(self.settings.reader_backlog, store.signals, self.desk)
         self._resolve = resolve
-        self.toolsets = Toolsets(app)
-        self._services = Services(app, store, resolve, self.settings, telemetry, embedder)
+        self.toolsets = Toolsets(app, store)
+        self._services = Services(app, store, resolve, self.settings, telemetry, embedder, self.outside)
         self._limits = RunLimits(self.settings.max_runs, self.settings.runs_per_principal)
         self._active: dict[RunKey, RunExecution] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -136,6 +140,7 @@ class Engine:
         their tools to end, then they are cut off where they are. Other processes go on with all of
         them from their last checkpoint."""
         self.draining = True
+        self.desk.wake_all()
         await self._keeper.stop_rounds()
         await self._follow_ups.stop()
         self._followers.stop()
@@ -152,6 +157,8 @@ class Engine:
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         await self._keeper.stop()
+        await self.desk.close()
+        await self.outside.close()
         await self.lease.give_up()
         await self.toolsets.close()
 
@@ -372,6 +379,7 @@ class Engine:
         family = family or Family(snapshot)
         key = (run.tenant, run.run_id)
         log = RunLog(self.store, self.hub, self.lease, run, self.settings.log_backlog)
+        log.has_work = any(call.state == "started" for call in (*snapshot.calls, *snapshot.below))
         execution = RunExecution(
             snapshot=snapshot,
             agent=agent,

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from entracte_server.domain.runs import RunState
+from entracte_server.engine.desk import Desk
 from entracte_server.engine.inbox import Inbox
 from entracte_server.store.base import ChunkRow, Sighting
 from entracte_server.store.signals import Signals, run_topic
@@ -130,9 +131,10 @@ class Hub:
     """The subscriptions of a process, by run. `followers` counts the readers that keep a run with
     `cancel_on_disconnect` alive."""
 
-    def __init__(self, backlog: int, signals: Signals) -> None:
+    def __init__(self, backlog: int, signals: Signals, desk: Desk) -> None:
         self._backlog = backlog
         self._signals = signals
+        self.desk = desk
         self.inbox = Inbox(signals)
         self._readers: dict[RunKey, set[Subscription]] = {}
         self._remote: dict[RunKey, int] = {}
@@ -210,6 +212,7 @@ class Hub:
             for reader in readers:
                 reader.wake()
         self.inbox.ring_all()
+        self.desk.wake_all()
 
     def followers(self, key: RunKey) -> int:
         """How many readers follow a run in this process."""

@@ -78,6 +78,7 @@ class Keeper:
             # Nothing that a round waits for may keep a loss of the lease from being noticed.
             ("watch", self._watch_lease, lambda: asyncio.sleep(ROUND)),
             ("rounds", self.round, self._until_next_round),
+            ("work", self._engine.desk.look, lambda: asyncio.sleep(ROUND)),
         ]
         if self._upkeep is not None:
             steps.append(("upkeep", self._upkeep, lambda: asyncio.sleep(ROUND)))
@@ -133,6 +134,10 @@ class Keeper:
             self._engine.followed_elsewhere(key)
         elif kind == "inbox":
             self._engine.hub.inbox.changed_elsewhere(tenant)
+        elif kind == "work":
+            self._engine.desk.heard(tenant, run_id)
+        elif kind == "seen":
+            self._engine.outside.look(tenant, run_id)
         elif topic == FREE_RUNS:
             self._free_runs.set()
 

@@ -29,6 +29,7 @@ from entracte_server.domain.runs import (
     Snapshot,
     StepRecord,
 )
+from entracte_server.domain.work import CloseWork
 from entracte_server.engine import endings, processed, prompt, spending
 from entracte_server.engine.approving import Approving
 from entracte_server.engine.asking import Asking
@@ -37,6 +38,7 @@ from entracte_server.engine.configure import merge_options
 from entracte_server.engine.endings import Ending
 from entracte_server.engine.hooking import HookFailed
 from entracte_server.engine.judging import Budget, Judging
+from entracte_server.engine.outside import OpenedWork
 from entracte_server.engine.processing import processing_of
 from entracte_server.engine.processor_calls import ProcessorFailed, Vetoed
 from entracte_server.engine.questions import step_text
@@ -91,6 +93,8 @@ class RunExecution:
         """Calls that are marked as started and whose bodies were not entered."""
         self.children: dict[str, SubRun] = {}
         """The runs of sub-agents that it waits for, by the call that delegated."""
+        self.work: dict[str, OpenedWork] = {}
+        """What workers do for it, by the call."""
         self.inbox: deque[CallRow] = deque()
         self.pending = {row.pending_call_id: row for row in snapshot.pending if row.agent_path == self.path}
         self.step = snapshot.run.step
@@ -141,6 +145,8 @@ class RunExecution:
         """A call's row changes; written with the next commit."""
         self.calls[call.call_id] = call
         self.log.stage(calls=(call,))
+        if call.state != "started" and (work := self.work.pop(call.call_id, None)) is not None:
+            self.log.stage(closed_work=(CloseWork(work.work_id, unwanted=not work.heard),))
 
     def opened(self, pending: PendingRow) -> None:
         """A call waits; written with the next commit."""
@@ -344,7 +350,8 @@ class RunExecution:
         """What was marked as started and not entered is not to be asked about."""
         for call_id in self.entering:
             call = self.calls[call_id]
-            if call.state == "started":  # so its decision marked it, but its body was not entered
+            # So its decision marked it, but its body was not entered. A worker's call goes on as it is.
+            if call.state == "started" and call_id not in self.work:
                 self.update(msgspec.structs.replace(call, state="decided"))
 
     async def _give_up(self) -> None:

@@ -25,6 +25,7 @@ from entracte_server.domain.runs import (
     StepRecord,
 )
 from entracte_server.domain.threads import ThreadMessage
+from entracte_server.domain.work import CloseWork, NewWork
 from entracte_server.engine.hub import Hub
 from entracte_server.engine.lease import Lease
 from entracte_server.store.base import (
@@ -75,6 +76,7 @@ class RunLog:
         "_calls",
         "_children",
         "_closed",
+        "_closed_work",
         "_encoder",
         "_end",
         "_error",
@@ -96,10 +98,13 @@ class RunLog:
         "_size",
         "_steps",
         "_store",
+        "_taken_output",
         "_tries",
         "_waiter",
+        "_work",
         "fence",
         "freed",
+        "has_work",
         "key",
         "owner",
     )
@@ -136,6 +141,11 @@ class RunLog:
         self._room: asyncio.Future[None] | None = None
         self._tries = 0
         self._error: Exception | None = None
+        self._work: list[NewWork] = []
+        self._closed_work: list[CloseWork] = []
+        self._taken_output: dict[str, int] = {}
+        self.has_work = False
+        """Whether there may be work of the run that is not known here, and is to be closed when it ends."""
         self.freed = False
         """Whether the end of the run let another one have its thread."""
 
@@ -185,6 +195,9 @@ class RunLog:
         messages: Iterable[ThreadMessage] = (),
         remembered: Remembered | None = None,
         note: Note | None = None,
+        work: Iterable[NewWork] = (),
+        closed_work: Iterable[CloseWork] = (),
+        taken_output: Iterable[tuple[str, int]] = (),
     ) -> None:
         """Add changes of state; they are written with the next `commit`, and with a `flush`."""
         if patch is not None:
@@ -201,6 +214,9 @@ class RunLog:
             self._remembered = remembered
         if note is not None:
             self._notes[note.resource_id, note.thread_id] = note
+        self._work.extend(work)
+        self._closed_work.extend(closed_work)
+        self._taken_output.update(taken_output)
 
     def stage_child(self, run_id: str, change: Callable[[ChildWrite], ChildWrite]) -> None:
         """Add changes of a sub-agent's run, as `stage` does, to those that wait to be written."""
@@ -258,7 +274,9 @@ class RunLog:
         follow_ups: tuple[FollowUpRow, ...] = (),
     ) -> None:
         """Write what was emitted and staged, and in the same transaction end the run."""
-        self._end = End(state, finish_reason, stop_cause, executed_ms, error, follow_ups)
+        self._end = End(
+            state, finish_reason, stop_cause, executed_ms, error, follow_ups, closes_work=self.has_work
+        )
         await self._written()
 
     async def release(self, executed_ms: int) -> None:
@@ -304,6 +322,9 @@ class RunLog:
             or self._remembered
             or self._children
             or self._notes
+            or self._work
+            or self._closed_work
+            or self._taken_output
         )
         if self._park is not None and self._park.chunks.first != self._next:
             self._park = None  # a sub-agent goes on
@@ -332,6 +353,9 @@ class RunLog:
             remembered=self._remembered,
             children=tuple(self._children.values()) if self._children else (),
             notes=tuple(self._notes.values()) if self._notes else (),
+            work=tuple(self._work) if self._work else (),
+            closed_work=tuple(self._closed_work) if self._closed_work else (),
+            taken_output=tuple(self._taken_output.items()) if self._taken_output else (),
         )
         self._buffer = []
         self._size = 0
@@ -346,6 +370,9 @@ class RunLog:
             self._messages = []
             self._remembered = None
             self._notes = {}
+            self._work = []
+            self._closed_work = []
+            self._taken_output = {}
         self._park = self._end = self._release = None
         waiter, self._waiter = self._waiter, None
         self._tries = 0
@@ -399,6 +426,8 @@ class RunLog:
             opened = [pending.pending_call_id for pending in write.opened]
             closed = [decision.pending_call_id for decision in write.closed]
             self._hub.inbox.changed(self.key[0], opened + closed)
+        if write.has_work:
+            self._tell_of_work(write)
         self._inflight = None
         if waiter is not None and not waiter.done():
             waiter.set_result(written)
@@ -406,6 +435,15 @@ class RunLog:
             self._room.set_result(None)
         self._room = None
         self._submit()
+
+    def _tell_of_work(self, write: RunWrite) -> None:
+        desk, tenant = self._hub.desk, self.key[0]
+        if write.work:
+            desk.opened(tenant)
+        if write.closed_work:
+            desk.closed(tenant, write.closed_work)
+        if write.end is not None and write.end.closes_work:
+            desk.dropped(tenant)
 
     def _fail(self, error: Exception, waiter: "asyncio.Future[Written] | None") -> None:
         if not isinstance(error, (LeaseLost, StoreUnavailable)):

@@ -7,6 +7,7 @@ from entracte_server.agents.processors.base import Processor
 from entracte_server.agents.scorers import LlmScorer
 from entracte_server.engine.execution import ToolRunner
 from entracte_server.engine.hooking import HookRunner
+from entracte_server.engine.outside import OutsideWork
 from entracte_server.engine.processor_calls import ProcessorCalls
 from entracte_server.engine.recall import Recall
 from entracte_server.engine.scoring import ScorerRunner
@@ -42,6 +43,7 @@ class Services:
         settings: EngineSettings,
         telemetry: Telemetry,
         embedder: EmbedderResolver,
+        outside: OutsideWork,
     ) -> None:
         self.app = app
         self.store = store
@@ -53,4 +55,5 @@ class Services:
         self.hooks = HookRunner(settings)
         self.processors = ProcessorCalls(settings)
         self.embedder = embedder
+        self.outside = outside
         self.recall = Recall(store, settings)

@@ -11,6 +11,9 @@ class EngineSettings(Data, frozen=True):
     lease: how long this process may be silent before others take over its runs.
     tool_timeout: the longest one execution of a tool may take, unless the tool says otherwise.
     execution_timeout: the longest a run may execute, waiting for people excluded; None: no limit.
+    tool_worker_grace: how long a worker may be without a stream before its calls are given to others.
+    tool_worker_wait: how long a call waits for a worker of its tool, when there is none.
+    tool_worker_queue: how long it waits when all of them are busy.
     sync_tool_threads: how many synchronous tools may run at once in the process.
     cancel_grace: how long a cancelled tool may take to end before it is left behind.
     disconnect_grace: how long a run with `cancel_on_disconnect` goes on without a reader.
@@ -37,6 +40,9 @@ class EngineSettings(Data, frozen=True):
     lease: float = 15.0
     tool_timeout: float = 300.0
     execution_timeout: float | None = None
+    tool_worker_grace: float = 30.0
+    tool_worker_wait: float = 60.0
+    tool_worker_queue: float = 3600.0
     sync_tool_threads: int = 64
     cancel_grace: float = 1.0
     disconnect_grace: float = 10.0

@@ -18,6 +18,7 @@ from entracte_server.agents import schemas
 from entracte_server.agents.context import ToolContext
 from entracte_server.agents.delegating import PREFIX, AgentTool
 from entracte_server.agents.hooks import DelegationVerdict
+from entracte_server.agents.remote import WorkerTool
 from entracte_server.agents.schemas import InvalidValue
 from entracte_server.agents.tools import Arguments, Tool
 from entracte_server.domain import chunks as c
@@ -31,6 +32,7 @@ from entracte_server.engine.configure import tools_in
 from entracte_server.engine.execution import Came, Lost, Redefined
 from entracte_server.engine.expiry import EXPIRED, expiry_of
 from entracte_server.engine.outlet import Outlet
+from entracte_server.engine.outside import OpenedWork
 from entracte_server.engine.processor_calls import ProcessorFailed, Vetoed
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.tool_hooks import ToolCallHooks
@@ -101,10 +103,17 @@ class Settlement:
 
     @property
     def executing(self) -> bool:
-        """Whether a tool executes now, or a hook of one; also below."""
+        """Whether a tool executes in this process now, or a hook of one; also below."""
         return bool(self._asking) or any(
-            child is None or child.executing for child in map(self._child, self._tasks.values())
+            call_id not in self._run.work if (child := self._child(call_id)) is None else child.executing
+            for call_id in self._tasks.values()
         )
+
+    @property
+    def _delegating(self) -> bool:
+        """Whether a run below has not given itself up yet."""
+        children = map(self._child, self._tasks.values())
+        return any(child is not None and not child.is_idle for child in children)
 
     @property
     def busy(self) -> bool:
@@ -164,7 +173,7 @@ class Settlement:
                     return False
             if not run.leaving:
                 await self._start()
-            elif not self.busy:
+            elif not (self.executing or self._delegating):
                 raise HandedOver
             if run.inbox:  # it came meanwhile
                 continue
@@ -347,7 +356,8 @@ class Settlement:
             return
         if isinstance(tool, AgentTool):  # it was approved, and nothing has begun
             self._run.entering.add(call.call_id)
-        if isinstance(tool, ClientTool | AgentTool) or (tool is not None and tool.idempotent):
+        # What a worker was given is found, and what it was not is given to one.
+        if isinstance(tool, ClientTool | AgentTool | WorkerTool) or (tool is not None and tool.idempotent):
             arguments = self._validated(call, tool, args)
             if arguments is not None:
                 self._go(call, tool, arguments)
@@ -372,6 +382,16 @@ class Settlement:
                 call = msgspec.structs.replace(call, state="started", key=call.key or new_id())
                 run.update(call)
                 run.entering.add(call.call_id)
+                durable = False
+            if isinstance(tool, WorkerTool):
+                fresh = call.call_id in run.entering
+                made = run.services.outside.make(run, call, tool, arguments, self._record)
+                if isinstance(made, Outcome):
+                    run.entering.discard(call.call_id)
+                    self._settled(call, made)
+                    continue
+                run.work[call.call_id] = OpenedWork(made.work_id, fresh)
+                run.log.stage(work=(made,))
                 durable = False
             starting.append((call, tool, arguments))
         if not starting:
@@ -401,7 +421,9 @@ class Settlement:
     ) -> Came:
         memory = self._run.memory
         outcome: Came | None = None if memory is None else await memory.refusal(tool, arguments, call)
-        if outcome is None:
+        if outcome is None and isinstance(tool, WorkerTool):
+            outcome = await self._run.services.outside.come(self._run, call, tool, arguments, context)
+        elif outcome is None:
             outcome = await self._run.services.tools.run(tool, arguments, context)
         processing = self._processing
         if processing is not None and isinstance(outcome, Outcome) and processing.looks_at(outcome):

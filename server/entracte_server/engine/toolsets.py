@@ -1,7 +1,7 @@
 """The tools of a run: the agent's, those of toolsets, and the client's, by the name the model uses.
 
-Tools of MCP servers are listed when a run starts, and stored with it. What is stored is what the model
-is told for as long as the run lasts, in whichever process.
+Tools of MCP servers are listed when a run starts, those of workers looked up, and stored with it. What is
+stored is what the model is told for as long as the run lasts, in whichever process.
 """
 
 import asyncio
@@ -12,11 +12,13 @@ from entracte_server.agents.agent import Agent, App
 from entracte_server.agents.context import ToolContext
 from entracte_server.agents.hooks import HookKind
 from entracte_server.agents.mcp import McpToolset
+from entracte_server.agents.remote import RemoteTool, WorkerTool
 from entracte_server.agents.tools import Tool
 from entracte_server.domain import json_text
 from entracte_server.domain.errors import Refusal, invalid
 from entracte_server.domain.options import ClientTool, PinnedTool, RunOptions
 from entracte_server.engine import working_memory
+from entracte_server.store.base import Store
 
 if TYPE_CHECKING:
     from entracte_server.engine.mcp_connection import McpConnection
@@ -30,8 +32,9 @@ MAX_KEPT = 2048
 class Toolsets:
     """The toolsets of an app, for the runs of one process. Owns the sessions with MCP servers."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, store: Store) -> None:
         self._registered = app.toolsets
+        self._store = store
         self._connections: dict[str, McpConnection] = {}
         self._made: dict[PinnedTool, Tool] = {}
 
@@ -59,11 +62,30 @@ class Toolsets:
             return tools
         return {name: tool for name, tool in tools.items() if name in options.active_tools}
 
-    # ---- MCP servers ----
+    # ---- MCP servers and workers ----
 
-    async def pin(self, agent: Agent, asked: Iterable[str]) -> tuple[PinnedTool, ...]:
-        """The tools of the MCP servers that a new run has. Raises `Refusal` TOOLSET_UNAVAILABLE for a
-        server that does not list its tools, REQUEST_INVALID where one is called as another tool is."""
+    async def pin(self, agent: Agent, asked: Iterable[str], tenant: str) -> tuple[PinnedTool, ...]:
+        """The tools of MCP servers and of workers that a new run has. Raises `Refusal` TOOLSET_UNAVAILABLE
+        for a server that does not list its tools, REQUEST_INVALID where one is called as another tool is,
+        WORKER_TOOL_UNKNOWN for a tool that no worker has registered, and what the store raises."""
+        workers = [await self._offered(tool, tenant) for tool in agent.remote_tools.values()]
+        return (*await self._pin_servers(agent, asked), *workers)
+
+    async def _offered(self, tool: RemoteTool, tenant: str) -> PinnedTool:
+        offered = await self._store.worker_tools(tenant, tool.remote, tool.version)
+        if offered is None:
+            which = f" in version {tool.version}" if tool.version else ""
+            refusal = Refusal(
+                "WORKER_TOOL_UNKNOWN",
+                f"No worker has registered the tool {tool.remote!r}{which} yet: start one that does.",
+                tool=tool.remote,
+            )
+            if tool.version:
+                refusal.metadata["version"] = tool.version
+            raise refusal
+        return offered.pinned()
+
+    async def _pin_servers(self, agent: Agent, asked: Iterable[str]) -> tuple[PinnedTool, ...]:
         names = [name for name in _chosen(agent, asked) if isinstance(self._registered[name], McpToolset)]
         if not names:
             return ()
@@ -95,16 +117,19 @@ class Toolsets:
             ) from None
 
     def remote(self, definition: PinnedTool) -> Tool | None:
-        """The tool of an MCP server, as it was when it was listed; None where its toolset is not
-        registered any more."""
+        """The tool of an MCP server, as it was when it was listed, or of workers, as it was registered;
+        None where the server's toolset is not registered any more."""
         toolset = self._registered.get(definition.toolset)
-        if not isinstance(toolset, McpToolset):
+        if definition.worker is None and not isinstance(toolset, McpToolset):
             return None
         tool = self._made.get(definition)
         if tool is None:
             if len(self._made) >= MAX_KEPT:
                 self._made.clear()
-            tool = self._made[definition] = self._make(toolset, definition)
+            made = (
+                self._make(toolset, definition) if isinstance(toolset, McpToolset) else WorkerTool(definition)
+            )
+            tool = self._made[definition] = made
         return tool
 
     def _make(self, toolset: McpToolset, definition: PinnedTool) -> Tool:
@@ -144,7 +169,8 @@ def _chosen(agent: Agent, asked: Iterable[str]) -> Iterable[str]:
 
 def needs_of(options: RunOptions) -> tuple[str, ...]:
     """What must be registered in a process that goes on with a run, beside its agent."""
-    names = (*options.toolsets, *(tool.toolset for tool in options.pinned_tools))
+    servers = (tool.toolset for tool in options.pinned_tools if tool.worker is None)
+    names = (*options.toolsets, *servers)
     needs = [f"toolset {name}" for name in dict.fromkeys(names)]
     processors = (*(options.input_processors or ()), *(options.output_processors or ()))
     needs += [f"processor {processor.name}" for processor in processors]

@@ -56,6 +56,9 @@ TRIM_PAUSE = 60.0
 """Seconds until it is looked again, when nothing old was left."""
 
 
+MAX_SWEPT = 500
+"""Pieces of work that are looked at in one tick."""
+
 BACKLOG_SECONDS = 15.0
 """How often it is counted what waits."""
 
@@ -106,6 +109,7 @@ class Upkeep:
         self._trimming = Duty(engine, "retention")
         self._counting = Duty(engine, "backlog")
         self._threads = Duty(engine, "threads")
+        self._working = Duty(engine, "work")
         self._count_again = 0.0
         self._later: dict[str, float] = {}
         self._trim_again = 0.0
@@ -117,6 +121,7 @@ class Upkeep:
         except StoreError as error:
             _log.warning("expiry_failed", error=str(error))
         await self._look_after_threads()
+        await self._sweep_work()
         await self._trim()
         if self._engine.telemetry.reads_backlog:
             await self._count()
@@ -186,6 +191,16 @@ class Upkeep:
         end = loop.time() + TRIM_SECONDS
         while await engine.store.sweep_threads(limit=TRIM_BATCH) and loop.time() < end:
             pass
+
+    # ---- work ----
+
+    async def _sweep_work(self) -> None:
+        """Give out again, or give up, work whose time or whose worker is gone."""
+        engine = self._engine
+        if engine.draining or not await self._working.mine():
+            return
+        if await engine.store.is_work_due():
+            engine.desk.swept(await engine.store.sweep_work(limit=MAX_SWEPT))
 
     # ---- retention ----
 

@@ -112,7 +112,7 @@ class AgentService:
             request=checks.request_key(request),
         )
         try:
-            pinned = await self._engine.toolsets.pin(agent, toolsets)
+            pinned = await self._engine.toolsets.pin(agent, toolsets, start.tenant)
         except Refusal as refusal:
             return msgspec.structs.replace(start, refusal=refusal)
         tools = self._engine.toolsets.server_tools(agent, toolsets, pinned)

@@ -9,8 +9,9 @@ import grpc.aio
 from entracte_server.domain.data import Data
 from entracte_server.domain.errors import Refusal
 
-ROLES = ("run", "decide")
-"""`run` may start, cancel and delete runs; `decide` may answer calls. Reading needs no role."""
+ROLES = ("run", "decide", "worker")
+"""`run` may start, cancel and delete runs; `decide` may answer calls; `worker` may register tools and execute
+calls of them. Reading needs no role."""
 
 
 class Principal(Data, frozen=True):

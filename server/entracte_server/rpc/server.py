@@ -9,7 +9,13 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from entracte.v1 import agent_service_pb2, inbox_service_pb2, run_service_pb2, thread_service_pb2
+from entracte.v1 import (
+    agent_service_pb2,
+    inbox_service_pb2,
+    run_service_pb2,
+    thread_service_pb2,
+    worker_service_pb2,
+)
 from entracte_server.domain.data import Data
 from entracte_server.engine.engine import Engine
 from entracte_server.rpc.agent_service import AgentService
@@ -28,12 +34,14 @@ from entracte_server.rpc.registration import register
 from entracte_server.rpc.results import MAX_MESSAGE
 from entracte_server.rpc.run_service import RunService
 from entracte_server.rpc.thread_service import ThreadService
+from entracte_server.rpc.worker_service import WorkerService
 
 SERVICES = {
     "AgentService": agent_service_pb2.DESCRIPTOR.services_by_name["AgentService"],
     "RunService": run_service_pb2.DESCRIPTOR.services_by_name["RunService"],
     "InboxService": inbox_service_pb2.DESCRIPTOR.services_by_name["InboxService"],
     "ThreadService": thread_service_pb2.DESCRIPTOR.services_by_name["ThreadService"],
+    "WorkerService": worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"],
 }
 
 WAITING = frozenset({"Generate"})
@@ -124,6 +132,7 @@ class Server:
             "RunService": RunService(engine),
             "InboxService": InboxService(engine),
             "ThreadService": ThreadService(engine),
+            "WorkerService": WorkerService(engine),
         }
         for name, descriptor in SERVICES.items():
             register(self._server, descriptor, servicers[name], layers)

@@ -35,6 +35,7 @@ from entracte_server.domain.runs import (
     StepRecord,
 )
 from entracte_server.domain.threads import ThreadMessage
+from entracte_server.domain.work import CloseWork, NewWork
 from entracte_server.store.changes import ChildWrite as ChildWrite
 from entracte_server.store.changes import RunPatch as RunPatch
 from entracte_server.store.changes import Standing as Standing
@@ -57,6 +58,7 @@ from entracte_server.store.requests import RequestKey as RequestKey
 from entracte_server.store.signals import Signals
 from entracte_server.store.threads import ThreadClaim, ThreadStore
 from entracte_server.store.vectors import VectorStore
+from entracte_server.store.work import WorkStore
 from entracte_server.store.working_memory import Note, WorkingMemoryStore
 
 
@@ -107,7 +109,8 @@ class Release(Data, frozen=True):
 
 class End(Data, frozen=True):
     """End the run and give up its ownership. `executed_ms` is added. A pending call that is still open
-    then is no longer to be decided. `follow_ups` are added to the run."""
+    then is no longer to be decided. `follow_ups` are added to the run. With `closes_work`, work of the run
+    that is not closed is closed."""
 
     state: RunState
     finish_reason: FinishReason
@@ -115,6 +118,7 @@ class End(Data, frozen=True):
     executed_ms: int
     error: RunError | None = None
     follow_ups: tuple[FollowUpRow, ...] = ()
+    closes_work: bool = False
 
 
 class RunWrite(Data, frozen=True):
@@ -124,7 +128,8 @@ class RunWrite(Data, frozen=True):
     `processing` and `remembered` replace what was there. `messages` are added to the thread that the run
     has, or replace those with their ids, which keep their positions; where it has none, because it only
     reads, because its turn has not come or because the thread was deleted, they are dropped. `notes` replace
-    working memories, each another one.
+    working memories, each another one. `work` is opened unless it is there, `closed_work` closed, and of what
+    tools of workers wrote that goes which is in the log now: `taken_output` has work ids and positions.
     `opened` pending calls are inserted; each decision of `closed` settles the pending call it names,
     unless somebody decided it before; its `sequence`, when it has none, is the run's last before this
     write. Chunks follow the run's last sequence, otherwise it is a `ValueError`.
@@ -152,6 +157,15 @@ class RunWrite(Data, frozen=True):
     remembered: Remembered | None = None
     children: tuple[ChildWrite, ...] = ()
     notes: tuple[Note, ...] = ()
+    work: tuple[NewWork, ...] = ()
+    closed_work: tuple[CloseWork, ...] = ()
+    taken_output: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether it changes work of workers."""
+        ends = self.end is not None and self.end.closes_work
+        return bool(self.work or self.closed_work or self.taken_output or ends)
 
 
 class Written(Data, frozen=True):
@@ -310,7 +324,7 @@ class ClaimFollowUps(Data, frozen=True):
     given_up: int = 0
 
 
-class Store(ThreadStore, WorkingMemoryStore, VectorStore, Protocol):
+class Store(ThreadStore, WorkingMemoryStore, VectorStore, WorkStore, Protocol):
     """Keeps runs. All methods raise `StoreUnavailable` when the database does not answer.
 
     Cursors of lists are opaque to callers; empty starts at the beginning; one that is none of this list

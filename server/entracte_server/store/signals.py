@@ -36,8 +36,19 @@ def followed_topic(tenant: str, run_id: str) -> str:
     return f"followed\n{tenant}\n{run_id}"
 
 
+def work_topic(tenant: str, what: str) -> str:
+    """That there may be work for the workers of a tenant (`open`), or that some is not wanted any more
+    (`gone`)."""
+    return f"work\n{tenant}\n{what}"
+
+
+def seen_topic(tenant: str, work_id: str) -> str:
+    """That the owner of a run may hear something of work."""
+    return f"seen\n{tenant}\n{work_id}"
+
+
 def read_topic(topic: str) -> tuple[str, str, str]:
-    """Kind, tenant and run id of a topic; empty where it has none."""
+    """Kind, tenant and run id of a topic, or what it has in its place; empty where it has none."""
     kind, _, rest = topic.partition("\n")
     if kind == "inbox":
         return kind, rest, ""

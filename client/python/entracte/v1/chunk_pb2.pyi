@@ -879,7 +879,7 @@ class ToolErrorChunk(_message.Message):
     code: _builtins.str
     """The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
     `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-    an answer).
+    an answer), `unavailable` (no worker took the call).
     """
     @_builtins.property
     def args(self) -> _json_pb2.Json:

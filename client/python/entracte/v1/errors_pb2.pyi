@@ -159,6 +159,36 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ABORTED. The working memory has another version than the one that was to be changed: read it again.
     Metadata: `version`.
     """
+    ERROR_REASON_WORKER_TOOL_EXISTS: _ErrorReason.ValueType  # 45
+    """ALREADY_EXISTS. The worker's tool cannot be registered: another definition has the name and version, or
+    the toolset is one of the server's. Metadata: `tool`, `version`.
+    """
+    ERROR_REASON_WORKER_TOOL_UNKNOWN: _ErrorReason.ValueType  # 46
+    """FAILED_PRECONDITION. The agent has a tool of workers that no worker has registered yet. No run was
+    started. Metadata: `tool`, `version` (where the agent asks for one).
+    """
+    ERROR_REASON_TOO_MANY_WORKERS: _ErrorReason.ValueType  # 47
+    """RESOURCE_EXHAUSTED. The tenant has as many worker sessions, or as many versions of tools of workers, as
+    it may. Metadata: `limit`, `scope` (`sessions` or `tools`). Details: RetryInfo.
+    """
+    ERROR_REASON_WORKER_SESSION_REPLACED: _ErrorReason.ValueType  # 48
+    """ABORTED. A newer stream of the same session took this one's place. Metadata: `session_id`."""
+    ERROR_REASON_WORK_NOT_FOUND: _ErrorReason.ValueType  # 49
+    """NOT_FOUND. There is no such work, or it is another principal's. Metadata: `work_id`."""
+    ERROR_REASON_WORK_REASSIGNED: _ErrorReason.ValueType  # 50
+    """FAILED_PRECONDITION. The work was given out anew since then, and this token is worth nothing any more.
+    Metadata: `work_id`.
+    """
+    ERROR_REASON_WORK_COMPLETED: _ErrorReason.ValueType  # 51
+    """FAILED_PRECONDITION. Another outcome was handed in before with this token. Metadata: `work_id`."""
+    ERROR_REASON_WORK_CANCELLED: _ErrorReason.ValueType  # 52
+    """FAILED_PRECONDITION. Nobody wants the work any more: its run was cancelled or ended, or its time is
+    over. Metadata: `work_id`.
+    """
+    ERROR_REASON_WORK_OUTPUT_FULL: _ErrorReason.ValueType  # 53
+    """RESOURCE_EXHAUSTED. What the tool wrote is not written to its run yet: wait, and send it again.
+    Metadata: `work_id`. Details: RetryInfo.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC was refused: the `reason` of the google.rpc.ErrorInfo (domain `entracte.dev`) that
@@ -304,5 +334,35 @@ ERROR_REASON_RUN_OF_SUB_AGENT: ErrorReason.ValueType  # 43
 ERROR_REASON_WORKING_MEMORY_CHANGED: ErrorReason.ValueType  # 44
 """ABORTED. The working memory has another version than the one that was to be changed: read it again.
 Metadata: `version`.
+"""
+ERROR_REASON_WORKER_TOOL_EXISTS: ErrorReason.ValueType  # 45
+"""ALREADY_EXISTS. The worker's tool cannot be registered: another definition has the name and version, or
+the toolset is one of the server's. Metadata: `tool`, `version`.
+"""
+ERROR_REASON_WORKER_TOOL_UNKNOWN: ErrorReason.ValueType  # 46
+"""FAILED_PRECONDITION. The agent has a tool of workers that no worker has registered yet. No run was
+started. Metadata: `tool`, `version` (where the agent asks for one).
+"""
+ERROR_REASON_TOO_MANY_WORKERS: ErrorReason.ValueType  # 47
+"""RESOURCE_EXHAUSTED. The tenant has as many worker sessions, or as many versions of tools of workers, as
+it may. Metadata: `limit`, `scope` (`sessions` or `tools`). Details: RetryInfo.
+"""
+ERROR_REASON_WORKER_SESSION_REPLACED: ErrorReason.ValueType  # 48
+"""ABORTED. A newer stream of the same session took this one's place. Metadata: `session_id`."""
+ERROR_REASON_WORK_NOT_FOUND: ErrorReason.ValueType  # 49
+"""NOT_FOUND. There is no such work, or it is another principal's. Metadata: `work_id`."""
+ERROR_REASON_WORK_REASSIGNED: ErrorReason.ValueType  # 50
+"""FAILED_PRECONDITION. The work was given out anew since then, and this token is worth nothing any more.
+Metadata: `work_id`.
+"""
+ERROR_REASON_WORK_COMPLETED: ErrorReason.ValueType  # 51
+"""FAILED_PRECONDITION. Another outcome was handed in before with this token. Metadata: `work_id`."""
+ERROR_REASON_WORK_CANCELLED: ErrorReason.ValueType  # 52
+"""FAILED_PRECONDITION. Nobody wants the work any more: its run was cancelled or ended, or its time is
+over. Metadata: `work_id`.
+"""
+ERROR_REASON_WORK_OUTPUT_FULL: ErrorReason.ValueType  # 53
+"""RESOURCE_EXHAUSTED. What the tool wrote is not written to its run yet: wait, and send it again.
+Metadata: `work_id`. Details: RetryInfo.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

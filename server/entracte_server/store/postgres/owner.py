@@ -10,7 +10,7 @@ from entracte_server.store.base import (
     ThreadNotYours,
     Written,
 )
-from entracte_server.store.postgres import children, requests, turns
+from entracte_server.store.postgres import children, requests, turns, work
 from entracte_server.store.postgres.connection import Result, Statement
 from entracte_server.store.postgres.creation import creation
 from entracte_server.store.postgres.programs import Attempt, Program
@@ -93,7 +93,7 @@ def write_run(op: RunWrite, at: Attempt) -> Program[Written]:
     else:
         if op.park is not None and chunks is not None:
             _follows(op.park.chunks, chunks.last, op)
-        below = children.statements(op, at) if op.children else []
+        below = _below(op, at)
         _, done, *_ = yield [(LOCK_RUN, (op.tenant, op.run_id)), progress(op, at), *below]
         if done.rows:
             return _PARKED if done.rows[0][0] else _WRITTEN
@@ -114,19 +114,27 @@ def _only_appends(op: RunWrite) -> bool:
         or op.end
         or op.release
         or op.children
+        or op.has_work
     )
+
+
+def _below(op: RunWrite, at: Attempt) -> list[Statement]:
+    """What is written after the run, in the same transaction."""
+    below = children.statements(op, at) if op.children else []
+    return [*below, *work.statements(op)] if op.has_work else below
 
 
 def _end(op: RunWrite, at: Attempt) -> Program[Written | None]:
     """End the run; None if that was refused. One that has a thread, or reads one, is ended in a transaction
-    of its own, in which it locks the thread before the run; so is one with sub-agents' runs to write."""
+    of its own, in which it locks the thread before the run; so is one with sub-agents' runs or work to
+    write."""
     key = (op.tenant, op.run_id)
-    if not has_thread(op) and not op.children:
+    if not has_thread(op) and not op.children and not op.has_work:
         _, done = yield [(LOCK_RUN_WITHOUT_THREAD, key), progress(op, at, without_thread=True)]
         if done.rows:
             return _WRITTEN
     locks = yield from turns.lock(*key)
-    below = children.statements(op, at)
+    below = _below(op, at)
     results = yield [*locks, progress(op, at), *below, turns.give_up(*key, at)]
     done, freed = results[len(locks)], results[-1]
     if not done.rows:

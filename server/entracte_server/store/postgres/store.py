@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.domain.threads import ThreadMessage, ThreadView
+from entracte_server.domain.work import Answer, GivenWork, OfferedTool, Output, WorkSight, run_of
 from entracte_server.domain.working_memory import WorkingMemoryRow
 from entracte_server.store.base import (
     Backlog,
@@ -49,6 +50,8 @@ from entracte_server.store.postgres import (
     turns,
     upkeep,
     vectors,
+    work,
+    workers,
     working_memory,
 )
 from entracte_server.store.postgres.connection import Connection
@@ -68,6 +71,15 @@ from entracte_server.store.threads import (
     UpdateThread,
 )
 from entracte_server.store.vectors import AddVectors, Reach, StoredVector, Unembedded
+from entracte_server.store.work import (
+    Bearer,
+    ConnectWorker,
+    Handled,
+    Held,
+    Seat,
+    SessionKey,
+    Swept,
+)
 from entracte_server.store.working_memory import SetWorkingMemory
 
 T = TypeVar("T")
@@ -243,6 +255,57 @@ class PostgresStore:
     async def set_working_memory(self, op: SetWorkingMemory) -> tuple[WorkingMemoryRow, Made | None]:
         """See `WorkingMemoryStore.set_working_memory`."""
         return await self._asked(partial(working_memory.put, op))
+
+    # ---- workers ----
+
+    async def connect_worker(self, op: ConnectWorker) -> int:
+        """See `WorkStore.connect_worker`."""
+        return await self._asked(lambda at: workers.connect(op))
+
+    async def keep_workers(self, sessions: Sequence[SessionKey], grace: int) -> None:
+        """See `WorkStore.keep_workers`."""
+        await self._pool.execute(lambda at: workers.keep(sessions, grace))
+
+    async def worker_tools(self, tenant: str, name: str, version: str = "") -> OfferedTool | None:
+        """See `WorkStore.worker_tools`."""
+        return await self._pool.read(lambda: workers.tool(tenant, name, version))
+
+    async def claim_work(self, seats: Sequence[Seat], *, limit: int) -> list[GivenWork]:
+        """See `WorkStore.claim_work`."""
+        return await self._pool.execute(lambda at: work.claim(seats, limit)) if seats else []
+
+    async def held_work(self, sessions: Sequence[SessionKey]) -> list[Held]:
+        """See `WorkStore.held_work`."""
+        return await self._pool.read(lambda: workers.held(sessions)) if sessions else []
+
+    async def given_work(self, tenant: str, principal: str, work_ids: Sequence[str]) -> list[GivenWork]:
+        """See `WorkStore.given_work`."""
+        return await self._pool.read(lambda: work.given_work(tenant, principal, work_ids))
+
+    async def answer_work(self, bearer: Bearer, answer: Answer, digest: bytes) -> Handled:
+        """See `WorkStore.answer_work`. With what else is written of the run."""
+        key = (bearer.tenant, run_of(bearer.work_id))
+        return await self._writers.asked(key, lambda at: work.answer(bearer, answer, digest))
+
+    async def extend_work(self, bearer: Bearer, timeout: int, outputs: tuple[Output, ...]) -> Handled:
+        """See `WorkStore.extend_work`."""
+        return await self._asked(lambda at: work.extend(bearer, timeout, outputs))
+
+    async def abandon_work(self, bearer: Bearer) -> Handled:
+        """See `WorkStore.abandon_work`."""
+        return await self._asked(lambda at: work.abandon(bearer))
+
+    async def see_work(self, keys: Sequence[tuple[str, str, int]]) -> list[WorkSight]:
+        """See `WorkStore.see_work`."""
+        return await self._pool.read(lambda: work.see(keys)) if keys else []
+
+    async def is_work_due(self) -> bool:
+        """See `WorkStore.is_work_due`."""
+        return await self._pool.read(workers.is_due)
+
+    async def sweep_work(self, *, limit: int) -> list[Swept]:
+        """See `WorkStore.sweep_work`."""
+        return await self._pool.execute(lambda at: workers.sweep(limit))
 
     # ---- processes ----
 

@@ -31,6 +31,7 @@ _DELETE_TREE = (
     "UPDATE entracte.requests q SET decision_id = '' FROM entracte.decisions d "
     f"WHERE d.run IN ({_TREE}) AND q.tenant = d.tenant AND q.decision_id = d.decision_id "
     "AND q.decision_id <> ''",
+    f"DELETE FROM entracte.work_outputs WHERE work IN (SELECT seq FROM entracte.work WHERE run IN ({_TREE}))",
     *(
         f"DELETE FROM entracte.{table} WHERE run IN ({_TREE})"
         for table in (
@@ -40,6 +41,7 @@ _DELETE_TREE = (
             "pending_calls",
             "decisions",
             "follow_ups",
+            "work",
             "run_specs",
         )
     ),

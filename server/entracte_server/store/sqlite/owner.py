@@ -20,7 +20,7 @@ from entracte_server.store.base import (
     Written,
 )
 from entracte_server.store.records import decision_data, encode, encode_error, pending_data, run_values
-from entracte_server.store.sqlite import children, follow_ups, messages, turns, working_memory
+from entracte_server.store.sqlite import children, follow_ups, messages, turns, work, working_memory
 from entracte_server.store.sqlite.codec import INSERT_RUN
 from entracte_server.store.sqlite.requests import made_by, record
 from entracte_server.store.sqlite.writer import Transaction
@@ -124,7 +124,7 @@ def is_patient(op: RunWrite) -> bool:
     return (
         op.patch is None
         and not (op.steps or op.calls or op.opened or op.closed or op.messages)
-        and not (op.children or op.notes)
+        and not (op.children or op.notes or op.has_work)
         and op.park is None
         and op.end is None
         and op.release is None
@@ -183,6 +183,8 @@ def write_run(op: RunWrite, transaction: Transaction) -> Written:
         children.write(op, run, transaction)
     for note in op.notes:
         working_memory.note(note, op.tenant, run, transaction)
+    if op.has_work:
+        work.write(op, run, transaction)
     if op.park is not None:
         return _park(transaction, op, op.park, run, last)
     if chunks is not None:

@@ -3,6 +3,7 @@ that read."""
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.domain.threads import ThreadMessage, ThreadView
+from entracte_server.domain.work import Answer, GivenWork, OfferedTool, Output, WorkSight
 from entracte_server.domain.working_memory import WorkingMemoryRow
 from entracte_server.store.base import (
     Backlog,
@@ -52,6 +54,8 @@ from entracte_server.store.sqlite import (
     turns,
     upkeep,
     vectors,
+    work,
+    workers,
     working_memory,
 )
 from entracte_server.store.sqlite.connection import Database, Synchronous, prepare
@@ -68,6 +72,15 @@ from entracte_server.store.threads import (
     UpdateThread,
 )
 from entracte_server.store.vectors import AddVectors, Reach, StoredVector, Unembedded
+from entracte_server.store.work import (
+    Bearer,
+    ConnectWorker,
+    Handled,
+    Held,
+    Seat,
+    SessionKey,
+    Swept,
+)
 from entracte_server.store.working_memory import SetWorkingMemory
 
 T = TypeVar("T")
@@ -246,6 +259,56 @@ class SQLiteStore:
     async def set_working_memory(self, op: SetWorkingMemory) -> tuple[WorkingMemoryRow, Made | None]:
         """See `WorkingMemoryStore.set_working_memory`."""
         return await self._asked(partial(working_memory.put, op))
+
+    # ---- workers ----
+
+    async def connect_worker(self, op: ConnectWorker) -> int:
+        """See `WorkStore.connect_worker`."""
+        return await self._asked(partial(workers.connect, op))
+
+    async def keep_workers(self, sessions: Sequence[SessionKey], grace: int) -> None:
+        """See `WorkStore.keep_workers`."""
+        await self._writer.submit(partial(workers.keep, sessions, grace))
+
+    async def worker_tools(self, tenant: str, name: str, version: str = "") -> OfferedTool | None:
+        """See `WorkStore.worker_tools`."""
+        return await self._read(lambda raw: workers.tool(raw, tenant, name, version))
+
+    async def claim_work(self, seats: Sequence[Seat], *, limit: int) -> list[GivenWork]:
+        """See `WorkStore.claim_work`."""
+        return await self._writer.submit(partial(work.claim, seats, limit))
+
+    async def held_work(self, sessions: Sequence[SessionKey]) -> list[Held]:
+        """See `WorkStore.held_work`."""
+        return await self._read(lambda raw: workers.held(raw, sessions))
+
+    async def given_work(self, tenant: str, principal: str, work_ids: Sequence[str]) -> list[GivenWork]:
+        """See `WorkStore.given_work`."""
+        return await self._read(lambda raw: work.given_work(raw, tenant, principal, work_ids, wall_ms()))
+
+    async def answer_work(self, bearer: Bearer, answer: Answer, digest: bytes) -> Handled:
+        """See `WorkStore.answer_work`."""
+        return await self._asked(partial(work.answer, bearer, answer, digest))
+
+    async def extend_work(self, bearer: Bearer, timeout: int, outputs: tuple[Output, ...]) -> Handled:
+        """See `WorkStore.extend_work`."""
+        return await self._asked(partial(work.extend, bearer, timeout, outputs))
+
+    async def abandon_work(self, bearer: Bearer) -> Handled:
+        """See `WorkStore.abandon_work`."""
+        return await self._asked(partial(work.abandon, bearer))
+
+    async def see_work(self, keys: Sequence[tuple[str, str, int]]) -> list[WorkSight]:
+        """See `WorkStore.see_work`."""
+        return await self._read(lambda raw: work.see(raw, keys))
+
+    async def is_work_due(self) -> bool:
+        """See `WorkStore.is_work_due`."""
+        return await self._read(lambda raw: workers.is_due(raw, wall_ms()))
+
+    async def sweep_work(self, *, limit: int) -> list[Swept]:
+        """See `WorkStore.sweep_work`."""
+        return await self._writer.submit(partial(workers.sweep, limit))
 
     # ---- processes ----
 
@@ -426,6 +489,11 @@ class SQLiteStore:
         return await self._read(
             lambda raw: lists.list_decisions(raw, self._cursors, tenant, where, cursor, limit)
         )
+
+
+def wall_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def _bring_up(files: DatabaseFiles, connection: sqlite3.Connection) -> bytes:

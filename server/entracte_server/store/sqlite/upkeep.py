@@ -43,6 +43,8 @@ _DELETE = (
     "DELETE FROM pending_calls WHERE run = ?",
     "DELETE FROM decisions WHERE run = ?",
     "DELETE FROM follow_ups WHERE run = ?",
+    "DELETE FROM work_outputs WHERE work IN (SELECT seq FROM work WHERE run = ?)",
+    "DELETE FROM work WHERE run = ?",
     "DELETE FROM run_specs WHERE run = ?",
     "DELETE FROM runs WHERE seq = ?",
 )
