@@ -259,6 +259,60 @@ type WorkingMemoryChanged struct{ Aborted }
 // Unwrap gives the class.
 func (e WorkingMemoryChanged) Unwrap() error { return e.Aborted }
 
+// WorkerToolExists: another definition has the worker's tool's name and version, or its toolset is one of the server's. Metadata: tool, version.
+type WorkerToolExists struct{ AlreadyExists }
+
+// Unwrap gives the class.
+func (e WorkerToolExists) Unwrap() error { return e.AlreadyExists }
+
+// WorkerToolUnknown: the agent has a tool of workers that none has registered yet; no run was started. Metadata: tool, version.
+type WorkerToolUnknown struct{ FailedPrecondition }
+
+// Unwrap gives the class.
+func (e WorkerToolUnknown) Unwrap() error { return e.FailedPrecondition }
+
+// TooManyWorkers: the tenant has as many sessions of workers, or versions of their tools, as it may. Metadata: limit, scope.
+type TooManyWorkers struct{ ResourceExhausted }
+
+// Unwrap gives the class.
+func (e TooManyWorkers) Unwrap() error { return e.ResourceExhausted }
+
+// WorkerSessionReplaced: a newer stream of the same session took this one's place. Metadata: session_id.
+type WorkerSessionReplaced struct{ Aborted }
+
+// Unwrap gives the class.
+func (e WorkerSessionReplaced) Unwrap() error { return e.Aborted }
+
+// WorkNotFound: there is no such work, or it is another principal's. Metadata: work_id.
+type WorkNotFound struct{ NotFound }
+
+// Unwrap gives the class.
+func (e WorkNotFound) Unwrap() error { return e.NotFound }
+
+// WorkReassigned: the work was given out anew since then. Metadata: work_id.
+type WorkReassigned struct{ FailedPrecondition }
+
+// Unwrap gives the class.
+func (e WorkReassigned) Unwrap() error { return e.FailedPrecondition }
+
+// WorkCompleted: another outcome was handed in before. Metadata: work_id.
+type WorkCompleted struct{ FailedPrecondition }
+
+// Unwrap gives the class.
+func (e WorkCompleted) Unwrap() error { return e.FailedPrecondition }
+
+// WorkCancelled: nobody wants the work any more. Metadata: work_id.
+type WorkCancelled struct{ FailedPrecondition }
+
+// Unwrap gives the class.
+func (e WorkCancelled) Unwrap() error { return e.FailedPrecondition }
+
+// WorkOutputFull: what the tool wrote is not written to its run yet. Metadata: work_id.
+type WorkOutputFull struct{ ResourceExhausted }
+
+// Unwrap gives the class.
+func (e WorkOutputFull) Unwrap() error { return e.ResourceExhausted }
+
 // OptionUnsupported: an option is not supported by this server. Metadata: field.
 type OptionUnsupported struct{ Unimplemented }
 
@@ -333,6 +387,15 @@ var reasons = map[string]func(*Error) error{
 	"RUN_LEASE_LOST":               func(e *Error) error { return RunLeaseLost{Aborted{e}} },
 	"THREAD_BUSY":                  func(e *Error) error { return ThreadBusy{Aborted{e}} },
 	"WORKING_MEMORY_CHANGED":       func(e *Error) error { return WorkingMemoryChanged{Aborted{e}} },
+	"WORKER_TOOL_EXISTS":           func(e *Error) error { return WorkerToolExists{AlreadyExists{e}} },
+	"WORKER_TOOL_UNKNOWN":          func(e *Error) error { return WorkerToolUnknown{FailedPrecondition{e}} },
+	"TOO_MANY_WORKERS":             func(e *Error) error { return TooManyWorkers{ResourceExhausted{e}} },
+	"WORKER_SESSION_REPLACED":      func(e *Error) error { return WorkerSessionReplaced{Aborted{e}} },
+	"WORK_NOT_FOUND":               func(e *Error) error { return WorkNotFound{NotFound{e}} },
+	"WORK_REASSIGNED":              func(e *Error) error { return WorkReassigned{FailedPrecondition{e}} },
+	"WORK_COMPLETED":               func(e *Error) error { return WorkCompleted{FailedPrecondition{e}} },
+	"WORK_CANCELLED":               func(e *Error) error { return WorkCancelled{FailedPrecondition{e}} },
+	"WORK_OUTPUT_FULL":             func(e *Error) error { return WorkOutputFull{ResourceExhausted{e}} },
 	"OPTION_UNSUPPORTED":           func(e *Error) error { return OptionUnsupported{Unimplemented{e}} },
 	"WAIT_TOO_LONG":                func(e *Error) error { return WaitTooLong{DeadlineExceeded{e}} },
 }

@@ -124,6 +124,9 @@ export class PendingCallNotFound extends NotFound {}
 /** No such thread. Metadata: `thread_id`. */
 export class ThreadNotFound extends NotFound {}
 
+/** There is no such work, or it is another principal's. Metadata: `work_id`. */
+export class WorkNotFound extends NotFound {}
+
 /** There is one already. */
 export class AlreadyExists extends EntracteError {
   static override readonly code: StatusCode = "ALREADY_EXISTS";
@@ -134,6 +137,9 @@ export class RunAlreadyExists extends AlreadyExists {}
 
 /** The thread id is taken. Metadata: `thread_id`. */
 export class ThreadExists extends AlreadyExists {}
+
+/** Another definition has the worker's tool's name and version, or its toolset is one of the server's. Metadata: `tool`, `version`. */
+export class WorkerToolExists extends AlreadyExists {}
 
 /** The request does not fit the state of things; `metadata` says what that is. */
 export class FailedPrecondition extends EntracteError {
@@ -185,6 +191,18 @@ export class ThreadParked extends FailedPrecondition {}
 /** The thread belongs to another resource. Metadata: `thread_id`. */
 export class ThreadOfOtherResource extends FailedPrecondition {}
 
+/** The agent has a tool of workers that none has registered yet; no run was started. Metadata: `tool`, `version`. */
+export class WorkerToolUnknown extends FailedPrecondition {}
+
+/** The work was given out anew since then. Metadata: `work_id`. */
+export class WorkReassigned extends FailedPrecondition {}
+
+/** Another outcome was handed in before. Metadata: `work_id`. */
+export class WorkCompleted extends FailedPrecondition {}
+
+/** Nobody wants the work any more. Metadata: `work_id`. */
+export class WorkCancelled extends FailedPrecondition {}
+
 /** A position or size is beyond what there is. */
 export class OutOfRange extends EntracteError {
   static override readonly code: StatusCode = "OUT_OF_RANGE";
@@ -229,6 +247,12 @@ export class TooManyRuns extends ResourceExhausted {}
 /** As many runs wait for the thread as may. Metadata: `thread_id`, `limit`. */
 export class ThreadQueueFull extends ResourceExhausted {}
 
+/** The tenant has as many sessions of workers, or versions of their tools, as it may. Metadata: `limit`, `scope`. */
+export class TooManyWorkers extends ResourceExhausted {}
+
+/** What the tool wrote is not written to its run yet. Metadata: `work_id`. */
+export class WorkOutputFull extends ResourceExhausted {}
+
 /** The server cannot answer now. The SDK has tried again before it throws this. */
 export class Unavailable extends EntracteError {
   static override readonly code: StatusCode = "UNAVAILABLE";
@@ -259,6 +283,9 @@ export class ThreadBusy extends Aborted {}
 
 /** The working memory has another version than the one that was to be changed. Metadata: `version`. */
 export class WorkingMemoryChanged extends Aborted {}
+
+/** A newer stream of the same session took this one's place. Metadata: `session_id`. */
+export class WorkerSessionReplaced extends Aborted {}
 
 /** This server does not support that. */
 export class Unimplemented extends EntracteError {

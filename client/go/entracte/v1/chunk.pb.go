@@ -1869,7 +1869,7 @@ type ToolErrorChunk struct {
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
 	// `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-	// an answer).
+	// an answer), `unavailable` (no worker took the call).
 	Code          string `protobuf:"bytes,5,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -143,6 +143,30 @@ const (
 	// ABORTED. The working memory has another version than the one that was to be changed: read it again.
 	// Metadata: `version`.
 	ErrorReason_ERROR_REASON_WORKING_MEMORY_CHANGED ErrorReason = 44
+	// ALREADY_EXISTS. The worker's tool cannot be registered: another definition has the name and version, or
+	// the toolset is one of the server's. Metadata: `tool`, `version`.
+	ErrorReason_ERROR_REASON_WORKER_TOOL_EXISTS ErrorReason = 45
+	// FAILED_PRECONDITION. The agent has a tool of workers that no worker has registered yet. No run was
+	// started. Metadata: `tool`, `version` (where the agent asks for one).
+	ErrorReason_ERROR_REASON_WORKER_TOOL_UNKNOWN ErrorReason = 46
+	// RESOURCE_EXHAUSTED. The tenant has as many worker sessions, or as many versions of tools of workers, as
+	// it may. Metadata: `limit`, `scope` (`sessions` or `tools`). Details: RetryInfo.
+	ErrorReason_ERROR_REASON_TOO_MANY_WORKERS ErrorReason = 47
+	// ABORTED. A newer stream of the same session took this one's place. Metadata: `session_id`.
+	ErrorReason_ERROR_REASON_WORKER_SESSION_REPLACED ErrorReason = 48
+	// NOT_FOUND. There is no such work, or it is another principal's. Metadata: `work_id`.
+	ErrorReason_ERROR_REASON_WORK_NOT_FOUND ErrorReason = 49
+	// FAILED_PRECONDITION. The work was given out anew since then, and this token is worth nothing any more.
+	// Metadata: `work_id`.
+	ErrorReason_ERROR_REASON_WORK_REASSIGNED ErrorReason = 50
+	// FAILED_PRECONDITION. Another outcome was handed in before with this token. Metadata: `work_id`.
+	ErrorReason_ERROR_REASON_WORK_COMPLETED ErrorReason = 51
+	// FAILED_PRECONDITION. Nobody wants the work any more: its run was cancelled or ended, or its time is
+	// over. Metadata: `work_id`.
+	ErrorReason_ERROR_REASON_WORK_CANCELLED ErrorReason = 52
+	// RESOURCE_EXHAUSTED. What the tool wrote is not written to its run yet: wait, and send it again.
+	// Metadata: `work_id`. Details: RetryInfo.
+	ErrorReason_ERROR_REASON_WORK_OUTPUT_FULL ErrorReason = 53
 )
 
 // Enum value maps for ErrorReason.
@@ -193,6 +217,15 @@ var (
 		42: "ERROR_REASON_THREAD_OF_OTHER_RESOURCE",
 		43: "ERROR_REASON_RUN_OF_SUB_AGENT",
 		44: "ERROR_REASON_WORKING_MEMORY_CHANGED",
+		45: "ERROR_REASON_WORKER_TOOL_EXISTS",
+		46: "ERROR_REASON_WORKER_TOOL_UNKNOWN",
+		47: "ERROR_REASON_TOO_MANY_WORKERS",
+		48: "ERROR_REASON_WORKER_SESSION_REPLACED",
+		49: "ERROR_REASON_WORK_NOT_FOUND",
+		50: "ERROR_REASON_WORK_REASSIGNED",
+		51: "ERROR_REASON_WORK_COMPLETED",
+		52: "ERROR_REASON_WORK_CANCELLED",
+		53: "ERROR_REASON_WORK_OUTPUT_FULL",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                  0,
@@ -240,6 +273,15 @@ var (
 		"ERROR_REASON_THREAD_OF_OTHER_RESOURCE":     42,
 		"ERROR_REASON_RUN_OF_SUB_AGENT":             43,
 		"ERROR_REASON_WORKING_MEMORY_CHANGED":       44,
+		"ERROR_REASON_WORKER_TOOL_EXISTS":           45,
+		"ERROR_REASON_WORKER_TOOL_UNKNOWN":          46,
+		"ERROR_REASON_TOO_MANY_WORKERS":             47,
+		"ERROR_REASON_WORKER_SESSION_REPLACED":      48,
+		"ERROR_REASON_WORK_NOT_FOUND":               49,
+		"ERROR_REASON_WORK_REASSIGNED":              50,
+		"ERROR_REASON_WORK_COMPLETED":               51,
+		"ERROR_REASON_WORK_CANCELLED":               52,
+		"ERROR_REASON_WORK_OUTPUT_FULL":             53,
 	}
 )
 
@@ -274,7 +316,7 @@ var File_entracte_v1_errors_proto protoreflect.FileDescriptor
 
 const file_entracte_v1_errors_proto_rawDesc = "" +
 	"\n" +
-	"\x18entracte/v1/errors.proto\x12\ventracte.v1*\xbf\f\n" +
+	"\x18entracte/v1/errors.proto\x12\ventracte.v1*\xff\x0e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_REQUEST_INVALID\x10\x01\x12\x1d\n" +
@@ -321,7 +363,16 @@ const file_entracte_v1_errors_proto_rawDesc = "" +
 	"\x1eERROR_REASON_THREAD_QUEUE_FULL\x10)\x12)\n" +
 	"%ERROR_REASON_THREAD_OF_OTHER_RESOURCE\x10*\x12!\n" +
 	"\x1dERROR_REASON_RUN_OF_SUB_AGENT\x10+\x12'\n" +
-	"#ERROR_REASON_WORKING_MEMORY_CHANGED\x10,B;\n" +
+	"#ERROR_REASON_WORKING_MEMORY_CHANGED\x10,\x12#\n" +
+	"\x1fERROR_REASON_WORKER_TOOL_EXISTS\x10-\x12$\n" +
+	" ERROR_REASON_WORKER_TOOL_UNKNOWN\x10.\x12!\n" +
+	"\x1dERROR_REASON_TOO_MANY_WORKERS\x10/\x12(\n" +
+	"$ERROR_REASON_WORKER_SESSION_REPLACED\x100\x12\x1f\n" +
+	"\x1bERROR_REASON_WORK_NOT_FOUND\x101\x12 \n" +
+	"\x1cERROR_REASON_WORK_REASSIGNED\x102\x12\x1f\n" +
+	"\x1bERROR_REASON_WORK_COMPLETED\x103\x12\x1f\n" +
+	"\x1bERROR_REASON_WORK_CANCELLED\x104\x12!\n" +
+	"\x1dERROR_REASON_WORK_OUTPUT_FULL\x105B;\n" +
 	"\x0fdev.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3"
 
 var (

@@ -908,7 +908,7 @@ export type ToolErrorChunk = Message<"entracte.v1.ToolErrorChunk"> & {
   /**
    * The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
    * `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-   * an answer).
+   * an answer), `unavailable` (no worker took the call).
    *
    * @generated from field: string code = 5;
    */
