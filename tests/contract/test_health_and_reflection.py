@@ -9,7 +9,10 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from tests.rpc.support import METHODS
 
-SERVICES = sorted({m.containing_service.full_name for m in METHODS.values() if m.containing_service})
+SERVICES = sorted(
+    {m.containing_service.full_name for m in METHODS.values() if m.containing_service}
+    | {"entracte.v1.WorkerService"}
+)
 WAIT = 20.0
 
 

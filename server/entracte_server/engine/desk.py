@@ -286,8 +286,9 @@ class Desk:
                 station.wake()
 
     async def close(self) -> None:
-        """End all tasks."""
+        """End all tasks, and the looks of those who wait."""
         self.draining = True
+        await self._outside.close()
         while self._tasks:
             for task in self._tasks:
                 task.cancel()

@@ -72,7 +72,6 @@ HAND_OVER = 2.0
 MAX_TAKEOVERS = 3
 """Takeovers of a run without progress between them; at the next one it fails."""
 
-
 NOT_NOW = frozenset({"TOO_MANY_RUNS", "TOOLSET_UNAVAILABLE", "WORKER_TOOL_UNKNOWN"})
 """Reasons for which a run is not started now, which say nothing about one that was started before."""
 
@@ -158,7 +157,6 @@ class Engine:
             await asyncio.wait(list(self._tasks))
         await self._keeper.stop()
         await self.desk.close()
-        await self.outside.close()
         await self.lease.give_up()
         await self.toolsets.close()
 
