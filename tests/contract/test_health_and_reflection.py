@@ -7,12 +7,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from tests.rpc.support import METHODS
+from entracte.v1 import worker_service_pb2
+from tests.rpc.support import METHODS as RPCS
 
-SERVICES = sorted(
-    {m.containing_service.full_name for m in METHODS.values() if m.containing_service}
-    | {"entracte.v1.WorkerService"}
-)
+WORKERS = worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"]
+METHODS = {**RPCS, **{method.name: method for method in WORKERS.methods}}
+SERVICES = sorted({m.containing_service.full_name for m in METHODS.values() if m.containing_service})
 WAIT = 20.0
 
 

@@ -30,10 +30,7 @@ from entracte_server.store.work_records import (
 
 _FIND_TOOL = "SELECT target FROM worker_tools WHERE tenant = ? AND name = ? AND version = ?"
 _COUNT_TOOLS = "SELECT count(*) FROM worker_tools WHERE tenant = ?"
-_OLD_TOOLS = (
-    "SELECT seq, target FROM worker_tools INDEXED BY worker_tools_by_age WHERE tenant = ? "
-    "ORDER BY register_time, seq"
-)
+_OLD_TOOLS = "SELECT seq, target FROM worker_tools WHERE tenant = ? ORDER BY register_time, seq"
 _FORGET_TOOL = "DELETE FROM worker_tools WHERE seq = ?"
 _REGISTER = (
     "INSERT INTO worker_tools (tenant, name, version, target, register_time, data) VALUES (?, ?, ?, ?, ?, ?) "

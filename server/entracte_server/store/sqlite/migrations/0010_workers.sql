@@ -11,7 +11,6 @@ CREATE TABLE worker_tools (
     data BLOB NOT NULL
 );
 CREATE UNIQUE INDEX worker_tools_key ON worker_tools (tenant, name, version);
-CREATE INDEX worker_tools_by_age ON worker_tools (tenant, register_time);
 
 CREATE TABLE worker_sessions (
     tenant TEXT NOT NULL,
