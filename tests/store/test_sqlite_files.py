@@ -16,7 +16,9 @@ from entracte_server.store.sqlite import SQLiteStore, WrongDatabase, files, migr
 from entracte_server.testing.store_conformance.builders import created
 from tests.store.golden.content import check, fill
 
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("v*.db.gz"))
+GOLDEN = sorted(
+    (Path(__file__).parent / "golden").glob("v*.db.gz"), key=lambda path: int(path.name[1:].partition(".")[0])
+)
 
 
 def versions(path: Path) -> list[int]:

@@ -146,19 +146,21 @@ async def test_a_newer_stream_of_a_session(tmp_path: Any) -> None:
     """It ends the older one, and is sent what that was given; credit and concurrency bound what a session
     has, and sessions share."""
     it = app(calls("w__echo", *({"n": n} for n in range(6))))
-    async with serving(it, str(tmp_path / "db")) as (_, client):
-        async with pulling(client, echo(concurrency=2)) as old:
-            run = asyncio.create_task(client.agent("a").generate("go"))
-            first = {(await old.item()).token for _ in range(2)}
-            async with pulling(client, echo(concurrency=2), credit=3) as new:
-                assert await reason_of(old.event()) == "WORKER_SESSION_REPLACED"
-                items = [await new.item() for _ in range(2)]
-                assert {item.token for item in items} == first
-                async with pulling(client, session="other", credit=3) as other:
-                    theirs = [await other.item() for _ in range(3)]
-                    for item in items:
-                        await new.complete(item)
-                    last = await new.item()
-                    for item in (*theirs, last):
-                        await other.complete(item)
-                    assert [r.result["n"] for r in (await run).tool_results] == list(range(6))
+    async with (
+        serving(it, str(tmp_path / "db")) as (_, client),
+        pulling(client, echo(concurrency=2)) as old,
+    ):
+        run = asyncio.create_task(client.agent("a").generate("go"))
+        first = {(await old.item()).token for _ in range(2)}
+        async with pulling(client, echo(concurrency=2), credit=3) as new:
+            assert await reason_of(old.event()) == "WORKER_SESSION_REPLACED"
+            items = [await new.item() for _ in range(2)]
+            assert {item.token for item in items} == first
+            async with pulling(client, session="other", credit=3) as other:
+                theirs = [await other.item() for _ in range(3)]
+                for item in items:
+                    await new.complete(item)
+                last = await new.item()
+                for item in (*theirs, last):
+                    await other.complete(item)
+                assert [r.result["n"] for r in (await run).tool_results] == list(range(6))
