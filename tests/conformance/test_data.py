@@ -42,8 +42,18 @@ PLAYED_ONLY = {
     "SERVER_DRAINING",
     "STORE_UNAVAILABLE",
     "TOOLSET_UNAVAILABLE",
+    "TOO_MANY_WORKERS",
+    "WORKER_SESSION_REPLACED",
+    "WORKER_TOOL_EXISTS",
+    "WORKER_TOOL_UNKNOWN",
+    "WORK_CANCELLED",
+    "WORK_COMPLETED",
+    "WORK_NOT_FOUND",
+    "WORK_OUTPUT_FULL",
+    "WORK_REASSIGNED",
 }
-"""Reasons that a real server gives for what a scenario cannot bring about, or not at a time of its choice."""
+"""Reasons that a real server gives for what a scenario cannot bring about, or not at a time of its choice, or
+that are about workers, which no scenario has."""
 
 
 def _reasons_in(value: Any) -> Iterator[str]:
