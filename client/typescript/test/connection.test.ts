@@ -1,11 +1,13 @@
 /** What happens when servers, connections and readers come and go. */
 
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { promisify } from "node:util";
 import {
   type Chunk,
   Client,
@@ -170,4 +172,36 @@ test("the key is sent, and addresses and options are checked", async (t) => {
   }
   assert.throws(() => new Client("http://localhost:1", { tls: true }), { name: "TypeError" });
   assert.throws(() => new Client("localhost:1", { timeout: 3 } as object), /a client has no option timeout/);
+});
+
+test("over TLS the server is verified, with the roots that are given", async (t) => {
+  const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
+  const names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"];
+  const made = [
+    "req",
+    "-x509",
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:prime256v1",
+    "-nodes",
+    "-days",
+    "2",
+  ];
+  await promisify(execFile)("openssl", [...made, ...names, "-keyout", key, "-out", cert]);
+  const server = await Server.start({ env: { ENTRACTE_TLS_CERTIFICATE: cert, ENTRACTE_TLS_KEY: key } });
+  const address = `localhost:${server.address.split(":").at(-1)}`;
+  const trusting = new Client(address, { tls: { ca: await readFile(cert) } });
+  const strict = new Client(address, { tls: true });
+  t.after(() => {
+    trusting.close();
+    strict.close();
+    return server.stop();
+  });
+  assert.equal((await trusting.agent("play").generate("Hi")).text, "Hi");
+  await assert.rejects(strict.runs.get("r"), (error) => {
+    assert.ok(error instanceof ServerUnreachable);
+    assert.match(error.message, /self-signed certificate/);
+    return true;
+  });
 });
