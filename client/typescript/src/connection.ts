@@ -1,5 +1,6 @@
 /** The connection of a client, and how calls are made on it. */
 
+import type { ClientHttp2Stream } from "node:http2";
 import type { SecureContextOptions } from "node:tls";
 import { type CallOptions, type Client, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
@@ -141,6 +142,7 @@ export class Connection {
 /** The HTTP/2 sessions of a connection, one after the other. */
 class Sessions extends Http2SessionManager {
   readonly #onAnswer: () => void;
+  #watched: unknown;
 
   constructor(url: string, tls: ClientOptions["tls"], onAnswer: () => void) {
     // Servers tolerate a ping every 10 s; a dead connection is noticed within 30 s.
@@ -151,10 +153,23 @@ class Sessions extends Http2SessionManager {
   /** A run's id tells that the call was taken, even where the connection breaks before there is an answer. */
   override async request(...given: Parameters<Http2SessionManager["request"]>) {
     const stream = await super.request(...given);
+    this.#watch(stream.session);
     stream.once("response", (headers) => {
       if (RUN_ID_KEY in headers) this.#onAnswer();
     });
     return stream;
+  }
+
+  /**
+   * A session that a stopping server says goodbye to reports an error as it closes, and ends the process where nobody
+   * listens: the base class does no longer, once another session has taken its place or the client was closed.
+   */
+  #watch(session: ClientHttp2Stream["session"]): void {
+    if (session === this.#watched) return;
+    this.#watched = session;
+    session?.on("error", () => {
+      // Calls on it end with errors of their own.
+    });
   }
 }
 
