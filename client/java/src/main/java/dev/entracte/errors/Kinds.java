@@ -38,8 +38,10 @@ final class Kinds {
     BY_REASON.put("RUN_NOT_FOUND", RunNotFoundException::new);
     BY_REASON.put("PENDING_CALL_NOT_FOUND", PendingCallNotFoundException::new);
     BY_REASON.put("THREAD_NOT_FOUND", ThreadNotFoundException::new);
+    BY_REASON.put("WORK_NOT_FOUND", WorkNotFoundException::new);
     BY_REASON.put("RUN_ALREADY_EXISTS", RunAlreadyExistsException::new);
     BY_REASON.put("THREAD_EXISTS", ThreadExistsException::new);
+    BY_REASON.put("WORKER_TOOL_EXISTS", WorkerToolExistsException::new);
     BY_REASON.put("PENDING_CALL_ALREADY_DECIDED", PendingCallAlreadyDecidedException::new);
     BY_REASON.put("PENDING_CALL_AMBIGUOUS", PendingCallAmbiguousException::new);
     BY_REASON.put("PENDING_CALL_EXPIRED", PendingCallExpiredException::new);
@@ -54,6 +56,10 @@ final class Kinds {
     BY_REASON.put("TOOLSET_UNAVAILABLE", ToolsetUnavailableException::new);
     BY_REASON.put("THREAD_PARKED", ThreadParkedException::new);
     BY_REASON.put("THREAD_OF_OTHER_RESOURCE", ThreadOfOtherResourceException::new);
+    BY_REASON.put("WORKER_TOOL_UNKNOWN", WorkerToolUnknownException::new);
+    BY_REASON.put("WORK_REASSIGNED", WorkReassignedException::new);
+    BY_REASON.put("WORK_COMPLETED", WorkCompletedException::new);
+    BY_REASON.put("WORK_CANCELLED", WorkCancelledException::new);
     BY_REASON.put("SEQUENCE_TRIMMED", SequenceTrimmedException::new);
     BY_REASON.put("SEQUENCE_AHEAD", SequenceAheadException::new);
     BY_REASON.put("RESULT_TOO_LARGE", ResultTooLargeException::new);
@@ -61,12 +67,15 @@ final class Kinds {
     BY_REASON.put("TOO_MANY_STREAMS", TooManyStreamsException::new);
     BY_REASON.put("TOO_MANY_RUNS", TooManyRunsException::new);
     BY_REASON.put("THREAD_QUEUE_FULL", ThreadQueueFullException::new);
+    BY_REASON.put("TOO_MANY_WORKERS", TooManyWorkersException::new);
+    BY_REASON.put("WORK_OUTPUT_FULL", WorkOutputFullException::new);
     BY_REASON.put("READER_TOO_SLOW", ReaderTooSlowException::new);
     BY_REASON.put("SERVER_DRAINING", ServerDrainingException::new);
     BY_REASON.put("STORE_UNAVAILABLE", StoreUnavailableException::new);
     BY_REASON.put("RUN_LEASE_LOST", RunLeaseLostException::new);
     BY_REASON.put("THREAD_BUSY", ThreadBusyException::new);
     BY_REASON.put("WORKING_MEMORY_CHANGED", WorkingMemoryChangedException::new);
+    BY_REASON.put("WORKER_SESSION_REPLACED", WorkerSessionReplacedException::new);
     BY_REASON.put("OPTION_UNSUPPORTED", OptionUnsupportedException::new);
     BY_REASON.put("WAIT_TOO_LONG", WaitTooLongException::new);
     BY_REASON.put("UNAUTHENTICATED", UnauthenticatedException::new);

@@ -403,6 +403,84 @@ public enum ErrorReason
    * <code>ERROR_REASON_WORKING_MEMORY_CHANGED = 44;</code>
    */
   ERROR_REASON_WORKING_MEMORY_CHANGED(44),
+  /**
+   * <pre>
+   * ALREADY_EXISTS. The worker's tool cannot be registered: another definition has the name and version, or
+   * the toolset is one of the server's. Metadata: `tool`, `version`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORKER_TOOL_EXISTS = 45;</code>
+   */
+  ERROR_REASON_WORKER_TOOL_EXISTS(45),
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. The agent has a tool of workers that no worker has registered yet. No run was
+   * started. Metadata: `tool`, `version` (where the agent asks for one).
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORKER_TOOL_UNKNOWN = 46;</code>
+   */
+  ERROR_REASON_WORKER_TOOL_UNKNOWN(46),
+  /**
+   * <pre>
+   * RESOURCE_EXHAUSTED. The tenant has as many worker sessions, or as many versions of tools of workers, as
+   * it may. Metadata: `limit`, `scope` (`sessions` or `tools`). Details: RetryInfo.
+   * </pre>
+   *
+   * <code>ERROR_REASON_TOO_MANY_WORKERS = 47;</code>
+   */
+  ERROR_REASON_TOO_MANY_WORKERS(47),
+  /**
+   * <pre>
+   * ABORTED. A newer stream of the same session took this one's place. Metadata: `session_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORKER_SESSION_REPLACED = 48;</code>
+   */
+  ERROR_REASON_WORKER_SESSION_REPLACED(48),
+  /**
+   * <pre>
+   * NOT_FOUND. There is no such work, or it is another principal's. Metadata: `work_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORK_NOT_FOUND = 49;</code>
+   */
+  ERROR_REASON_WORK_NOT_FOUND(49),
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. The work was given out anew since then, and this token is worth nothing any more.
+   * Metadata: `work_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORK_REASSIGNED = 50;</code>
+   */
+  ERROR_REASON_WORK_REASSIGNED(50),
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. Another outcome was handed in before with this token. Metadata: `work_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORK_COMPLETED = 51;</code>
+   */
+  ERROR_REASON_WORK_COMPLETED(51),
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. Nobody wants the work any more: its run was cancelled or ended, or its time is
+   * over. Metadata: `work_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORK_CANCELLED = 52;</code>
+   */
+  ERROR_REASON_WORK_CANCELLED(52),
+  /**
+   * <pre>
+   * RESOURCE_EXHAUSTED. What the tool wrote is not written to its run yet: wait, and send it again.
+   * Metadata: `work_id`. Details: RetryInfo.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORK_OUTPUT_FULL = 53;</code>
+   */
+  ERROR_REASON_WORK_OUTPUT_FULL(53),
   UNRECOGNIZED(-1),
   ;
 
@@ -799,6 +877,84 @@ public enum ErrorReason
    * <code>ERROR_REASON_WORKING_MEMORY_CHANGED = 44;</code>
    */
   public static final int ERROR_REASON_WORKING_MEMORY_CHANGED_VALUE = 44;
+  /**
+   * <pre>
+   * ALREADY_EXISTS. The worker's tool cannot be registered: another definition has the name and version, or
+   * the toolset is one of the server's. Metadata: `tool`, `version`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORKER_TOOL_EXISTS = 45;</code>
+   */
+  public static final int ERROR_REASON_WORKER_TOOL_EXISTS_VALUE = 45;
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. The agent has a tool of workers that no worker has registered yet. No run was
+   * started. Metadata: `tool`, `version` (where the agent asks for one).
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORKER_TOOL_UNKNOWN = 46;</code>
+   */
+  public static final int ERROR_REASON_WORKER_TOOL_UNKNOWN_VALUE = 46;
+  /**
+   * <pre>
+   * RESOURCE_EXHAUSTED. The tenant has as many worker sessions, or as many versions of tools of workers, as
+   * it may. Metadata: `limit`, `scope` (`sessions` or `tools`). Details: RetryInfo.
+   * </pre>
+   *
+   * <code>ERROR_REASON_TOO_MANY_WORKERS = 47;</code>
+   */
+  public static final int ERROR_REASON_TOO_MANY_WORKERS_VALUE = 47;
+  /**
+   * <pre>
+   * ABORTED. A newer stream of the same session took this one's place. Metadata: `session_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORKER_SESSION_REPLACED = 48;</code>
+   */
+  public static final int ERROR_REASON_WORKER_SESSION_REPLACED_VALUE = 48;
+  /**
+   * <pre>
+   * NOT_FOUND. There is no such work, or it is another principal's. Metadata: `work_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORK_NOT_FOUND = 49;</code>
+   */
+  public static final int ERROR_REASON_WORK_NOT_FOUND_VALUE = 49;
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. The work was given out anew since then, and this token is worth nothing any more.
+   * Metadata: `work_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORK_REASSIGNED = 50;</code>
+   */
+  public static final int ERROR_REASON_WORK_REASSIGNED_VALUE = 50;
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. Another outcome was handed in before with this token. Metadata: `work_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORK_COMPLETED = 51;</code>
+   */
+  public static final int ERROR_REASON_WORK_COMPLETED_VALUE = 51;
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. Nobody wants the work any more: its run was cancelled or ended, or its time is
+   * over. Metadata: `work_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORK_CANCELLED = 52;</code>
+   */
+  public static final int ERROR_REASON_WORK_CANCELLED_VALUE = 52;
+  /**
+   * <pre>
+   * RESOURCE_EXHAUSTED. What the tool wrote is not written to its run yet: wait, and send it again.
+   * Metadata: `work_id`. Details: RetryInfo.
+   * </pre>
+   *
+   * <code>ERROR_REASON_WORK_OUTPUT_FULL = 53;</code>
+   */
+  public static final int ERROR_REASON_WORK_OUTPUT_FULL_VALUE = 53;
 
 
   public final int getNumber() {
@@ -870,6 +1026,15 @@ public enum ErrorReason
       case 42: return ERROR_REASON_THREAD_OF_OTHER_RESOURCE;
       case 43: return ERROR_REASON_RUN_OF_SUB_AGENT;
       case 44: return ERROR_REASON_WORKING_MEMORY_CHANGED;
+      case 45: return ERROR_REASON_WORKER_TOOL_EXISTS;
+      case 46: return ERROR_REASON_WORKER_TOOL_UNKNOWN;
+      case 47: return ERROR_REASON_TOO_MANY_WORKERS;
+      case 48: return ERROR_REASON_WORKER_SESSION_REPLACED;
+      case 49: return ERROR_REASON_WORK_NOT_FOUND;
+      case 50: return ERROR_REASON_WORK_REASSIGNED;
+      case 51: return ERROR_REASON_WORK_COMPLETED;
+      case 52: return ERROR_REASON_WORK_CANCELLED;
+      case 53: return ERROR_REASON_WORK_OUTPUT_FULL;
       default: return null;
     }
   }

@@ -36,7 +36,7 @@ public final class Errors extends com.google.protobuf.GeneratedFile {
   static {
     java.lang.String[] descriptorData = {
       "\n\030entracte/v1/errors.proto\022\013entracte.v1*" +
-      "\277\014\n\013ErrorReason\022\034\n\030ERROR_REASON_UNSPECIF" +
+      "\377\016\n\013ErrorReason\022\034\n\030ERROR_REASON_UNSPECIF" +
       "IED\020\000\022 \n\034ERROR_REASON_REQUEST_INVALID\020\001\022" +
       "\035\n\031ERROR_REASON_JSON_INVALID\020\002\022\037\n\033ERROR_" +
       "REASON_SCHEMA_INVALID\020\003\022$\n ERROR_REASON_" +
@@ -76,7 +76,15 @@ public final class Errors extends com.google.protobuf.GeneratedFile {
       "\020)\022)\n%ERROR_REASON_THREAD_OF_OTHER_RESOU" +
       "RCE\020*\022!\n\035ERROR_REASON_RUN_OF_SUB_AGENT\020+" +
       "\022\'\n#ERROR_REASON_WORKING_MEMORY_CHANGED\020" +
-      ",B;\n\017dev.entracte.v1P\001Z&entracte.dev/go/" +
+      ",\022#\n\037ERROR_REASON_WORKER_TOOL_EXISTS\020-\022$" +
+      "\n ERROR_REASON_WORKER_TOOL_UNKNOWN\020.\022!\n\035" +
+      "ERROR_REASON_TOO_MANY_WORKERS\020/\022(\n$ERROR" +
+      "_REASON_WORKER_SESSION_REPLACED\0200\022\037\n\033ERR" +
+      "OR_REASON_WORK_NOT_FOUND\0201\022 \n\034ERROR_REAS" +
+      "ON_WORK_REASSIGNED\0202\022\037\n\033ERROR_REASON_WOR" +
+      "K_COMPLETED\0203\022\037\n\033ERROR_REASON_WORK_CANCE" +
+      "LLED\0204\022!\n\035ERROR_REASON_WORK_OUTPUT_FULL\020" +
+      "5B;\n\017dev.entracte.v1P\001Z&entracte.dev/go/" +
       "entracte/v1;entractev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor

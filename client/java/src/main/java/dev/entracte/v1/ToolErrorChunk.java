@@ -243,7 +243,7 @@ private static final long serialVersionUID = 0L;
    * <pre>
    * The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
    * `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-   * an answer).
+   * an answer), `unavailable` (no worker took the call).
    * </pre>
    *
    * <code>string code = 5;</code>
@@ -266,7 +266,7 @@ private static final long serialVersionUID = 0L;
    * <pre>
    * The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
    * `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-   * an answer).
+   * an answer), `unavailable` (no worker took the call).
    * </pre>
    *
    * <code>string code = 5;</code>
@@ -1140,7 +1140,7 @@ private static final long serialVersionUID = 0L;
      * <pre>
      * The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
      * `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-     * an answer).
+     * an answer), `unavailable` (no worker took the call).
      * </pre>
      *
      * <code>string code = 5;</code>
@@ -1162,7 +1162,7 @@ private static final long serialVersionUID = 0L;
      * <pre>
      * The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
      * `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-     * an answer).
+     * an answer), `unavailable` (no worker took the call).
      * </pre>
      *
      * <code>string code = 5;</code>
@@ -1185,7 +1185,7 @@ private static final long serialVersionUID = 0L;
      * <pre>
      * The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
      * `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-     * an answer).
+     * an answer), `unavailable` (no worker took the call).
      * </pre>
      *
      * <code>string code = 5;</code>
@@ -1204,7 +1204,7 @@ private static final long serialVersionUID = 0L;
      * <pre>
      * The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
      * `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-     * an answer).
+     * an answer), `unavailable` (no worker took the call).
      * </pre>
      *
      * <code>string code = 5;</code>
@@ -1220,7 +1220,7 @@ private static final long serialVersionUID = 0L;
      * <pre>
      * The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
      * `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-     * an answer).
+     * an answer), `unavailable` (no worker took the call).
      * </pre>
      *
      * <code>string code = 5;</code>

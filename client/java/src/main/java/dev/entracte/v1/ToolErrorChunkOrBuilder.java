@@ -101,7 +101,7 @@ public interface ToolErrorChunkOrBuilder extends
    * <pre>
    * The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
    * `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-   * an answer).
+   * an answer), `unavailable` (no worker took the call).
    * </pre>
    *
    * <code>string code = 5;</code>
@@ -112,7 +112,7 @@ public interface ToolErrorChunkOrBuilder extends
    * <pre>
    * The kind of failure: `invalid-args`, `unknown-tool`, `exception`, `timeout`, `not-executed`,
    * `invalid-result`, `recovery`, `cancelled`, `expired`, `hook`, `delegation` (a sub-agent did not come to
-   * an answer).
+   * an answer), `unavailable` (no worker took the call).
    * </pre>
    *
    * <code>string code = 5;</code>
