@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 
+	"google.golang.org/grpc"
+
 	pb "entracte.dev/go/entracte/v1"
 )
 
@@ -156,8 +158,8 @@ func (a *Agent) started(ctx context.Context, input Input, g *generation) *RunStr
 			connection: connection,
 			runID:      g.options.RunId,
 			request:    request,
-			start: func(ctx context.Context) (func() (chunkResponse, error), error) {
-				return receiver(connection.agents.Stream(connection.outgoing(ctx, g.traceparent), request))
+			start: func(ctx context.Context, options ...grpc.CallOption) (func() (chunkResponse, error), error) {
+				return receiver(connection.agents.Stream(connection.outgoing(ctx, g.traceparent), request, options...))
 			},
 		}}, nil
 	})

@@ -226,15 +226,21 @@ func TestContexts(t *testing.T) {
 		t.Errorf("a deadline gives %v", err)
 	}
 	cancelled, cancel := context.WithCancel(ctx)
-	var last error
-	for chunk, err := range client.Runs.Watch(cancelled, "go-slow", 0) {
+	var last, told error
+	heard := entracte.WithCallbacks(entracte.Callbacks{OnError: func(err error) { told = err }})
+	for chunk, err := range client.Runs.Watch(cancelled, "go-slow", 0, heard) {
 		if last = err; err == nil && chunk.Header().Type == entracte.TypeTextDelta {
 			cancel()
 		}
 	}
 	cancel()
-	if !errors.Is(last, context.Canceled) {
-		t.Errorf("a cancelled context gives %v", last)
+	if !errors.Is(last, context.Canceled) || told != nil {
+		t.Errorf("a cancelled context gives %v and tells %v", last, told)
+	}
+	short, cancel = context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	if _, err := client.Runs.WatchRun(short, "go-slow", 0, heard).Result(); !errors.As(told, &late) {
+		t.Errorf("a deadline gives %v and tells %v", err, told)
 	}
 	run := must(client.Runs.Cancel(ctx, "go-slow", entracte.CancelOptions{Reason: "enough", Wait: true}))(t)
 	equal(t, "the state", run.State, entracte.RunCancelled)

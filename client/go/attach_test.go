@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"entracte.dev/go"
+	pb "entracte.dev/go/entracte/v1"
 )
 
 // wire is a connection to a server that can be cut: what goes through it is copied, until then.
@@ -142,4 +145,49 @@ func untilThere(ctx context.Context, client *entracte.Client, runID string) func
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
+}
+
+// silent is a server that says nothing to the first call of a method, and answers those that follow.
+type silent struct {
+	pb.UnimplementedRunServiceServer
+	asked chan struct{}
+	mute  bool
+}
+
+func (s *silent) GetRun(ctx context.Context, request *pb.GetRunRequest) (*pb.GetRunResponse, error) {
+	if s.mute {
+		close(s.asked)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &pb.GetRunResponse{Run: &pb.Run{RunId: request.RunId}}, nil
+}
+
+// A server that dies before it has said a word is waited for, as one that had: it was there.
+func TestAServerThatDiesBeforeItsFirstWord(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	serve := func(listener net.Listener, mute bool) (*grpc.Server, *silent) {
+		service := &silent{asked: make(chan struct{}), mute: mute}
+		server := grpc.NewServer()
+		pb.RegisterRunServiceServer(server, service)
+		go func() { _ = server.Serve(listener) }()
+		return server, service
+	}
+	first, service := serve(listener, true)
+	ctx, client := connect(t, address)
+	go func() {
+		<-service.asked
+		first.Stop()
+		time.Sleep(1200 * time.Millisecond) // longer than a server that was never there is asked
+		if listener, err := net.Listen("tcp", address); err == nil {
+			second, _ := serve(listener, false)
+			t.Cleanup(second.Stop)
+		}
+	}()
+	run := must(client.Runs.Get(ctx, "r1"))(t)
+	equal(t, "the run", run.RunID, "r1")
 }

@@ -17,7 +17,8 @@ type Callbacks struct {
 	// OnFinish is told the result, once, when the run has ended other than by an error or a cancellation. A run
 	// that parks has not ended.
 	OnFinish func(*GenerateResult)
-	// OnError is told why the run failed (a [*RunError]), or why its stream could not be read.
+	// OnError is told why the run failed (a [*RunError]), or why its stream could not be read; not that the caller
+	// cancelled the context.
 	OnError func(error)
 	// OnAbort is told that the run was cancelled.
 	OnAbort func(*AbortChunk)

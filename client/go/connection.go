@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	pb "entracte.dev/go/entracte/v1"
@@ -89,6 +90,22 @@ func (c *connection) bounded(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeout(ctx, c.timeout)
 }
 
+// attempt is what is known of a call when it has ended, beside its status.
+type attempt struct {
+	header, trailer metadata.MD
+	server          peer.Peer
+}
+
+func (a *attempt) options() []grpc.CallOption {
+	return []grpc.CallOption{grpc.Header(&a.header), grpc.Trailer(&a.trailer), grpc.Peer(&a.server)}
+}
+
+// brokeOff tells that a connection broke before the server had said anything to the call. There was a server, then,
+// which may have done what it was asked.
+func (a *attempt) brokeOff() bool {
+	return a.server.Addr != nil && len(a.header) == 0 && len(a.trailer) == 0
+}
+
 // unary is the method of a stub.
 type unary[Request, Response any] = func(context.Context, *Request, ...grpc.CallOption) (*Response, error)
 
@@ -104,8 +121,8 @@ func call[Request, Response any](
 	ctx = c.outgoing(ctx, traceparent)
 	for {
 		pauses.begin()
-		var header metadata.MD
-		response, err := method(ctx, request, grpc.Header(&header))
+		var attempt attempt
+		response, err := method(ctx, request, attempt.options()...)
 		if err == nil {
 			c.answered()
 			return response, nil
@@ -114,9 +131,13 @@ func call[Request, Response any](
 			return nil, contextError(ctx)
 		}
 		failure := errorOf(err)
-		taken := len(header.Get(runIDKey)) > 0
+		taken := len(attempt.header.Get(runIDKey)) > 0
 		if taken || detailsOf(failure).Reason != "" { // the transport's own statuses have none
 			c.answered()
+		}
+		if attempt.brokeOff() {
+			c.answered()
+			pauses.reached = true
 		}
 		if taken {
 			pauses.answered()

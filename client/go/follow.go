@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strconv"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	pb "entracte.dev/go/entracte/v1"
@@ -36,7 +37,7 @@ type follower struct {
 	position      uint64
 	untilFinished bool
 	request       *pb.StreamRequest
-	start         func(context.Context) (func() (chunkResponse, error), error)
+	start         func(context.Context, ...grpc.CallOption) (func() (chunkResponse, error), error)
 	atRest        bool
 	skip          func(Chunk) bool
 	// autoResumeError is why the message that began the stream did not answer the parked run that is followed.
@@ -80,7 +81,8 @@ func (f *follower) chunks(ctx context.Context) iter.Seq2[Chunk, error] {
 func (f *follower) read(ctx context.Context, pauses *backoff, yield func(Chunk, error) bool) (left bool, failure error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the call, which gRPC does not do by itself when it is not read to its end
-	receive, err := f.open(ctx)
+	var attempt attempt
+	receive, err := f.open(ctx, attempt.options()...)
 	if err != nil {
 		return false, f.failed(err)
 	}
@@ -90,6 +92,10 @@ func (f *follower) read(ctx context.Context, pauses *backoff, yield func(Chunk, 
 			return false, nil
 		}
 		if err != nil {
+			if attempt.brokeOff() {
+				f.connection.answered()
+				pauses.reached = true
+			}
 			return false, f.failed(err)
 		}
 		f.connection.answered()
@@ -128,13 +134,13 @@ func (f *follower) failed(err error) error {
 	return failure
 }
 
-func (f *follower) open(ctx context.Context) (func() (chunkResponse, error), error) {
+func (f *follower) open(ctx context.Context, options ...grpc.CallOption) (func() (chunkResponse, error), error) {
 	if f.start != nil && f.position == 0 {
-		return f.start(ctx)
+		return f.start(ctx, options...)
 	}
 	return receiver(f.connection.runs.WatchRun(f.connection.outgoing(ctx, ""), &pb.WatchRunRequest{
 		RunId: f.runID, AfterSequence: f.position, UntilFinished: f.untilFinished,
-	}))
+	}, options...))
 }
 
 // followAnswered follows the parked run that the message was taken as an answer to, where it was.

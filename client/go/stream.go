@@ -167,7 +167,9 @@ func (s *RunStream) Chunks() iter.Seq2[Chunk, error] {
 		defer s.observer.drain()
 		left, err := s.read(yield)
 		if err != nil {
-			tell(&s.observer, s.callbacks.OnError, err)
+			if !errors.Is(err, context.Canceled) || s.ctx.Err() == nil { // the caller knows that it cancelled
+				tell(&s.observer, s.callbacks.OnError, err)
+			}
 			yield(nil, err)
 		} else if !left {
 			s.ended = true
