@@ -72,9 +72,12 @@ async def outcome(peer: Peer, method: str, data: bytes) -> str:
         refusal = error
     else:
         return "OK"
-    if refusal.code().name not in HARMLESS:
+    parts = parts_of(refusal)
+    # A version that is not the memory's, which is as likely as any other number.
+    changed = (parts.code, parts.reason) == ("ABORTED", "WORKING_MEMORY_CHANGED")
+    if parts.code not in HARMLESS and not changed:
         pytest.fail(f"{method} {data.hex()}: {refusal.code()} {refusal.details()}")
-    return parts_of(refusal).code
+    return parts.code
 
 
 def made_by(strategy: st.SearchStrategy[bytes], count: int) -> list[bytes]:
