@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -54,24 +56,16 @@ func serveRefusals(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// The codes of reasons are told by the comments of the contract; here by what the reasons are about.
-var codesOfReasons = map[string]string{
-	"INVALID_ARGUMENT": "REQUEST_INVALID JSON_INVALID SCHEMA_INVALID RESUME_DATA_INVALID EDITED_ARGS_INVALID " +
-		"REQUEST_ID_REUSED PAGE_TOKEN_INVALID",
-	"UNIMPLEMENTED":  "OPTION_UNSUPPORTED",
-	"NOT_FOUND":      "AGENT_NOT_FOUND RUN_NOT_FOUND PENDING_CALL_NOT_FOUND THREAD_NOT_FOUND",
-	"ALREADY_EXISTS": "RUN_ALREADY_EXISTS THREAD_EXISTS",
-	"FAILED_PRECONDITION": "PENDING_CALL_ALREADY_DECIDED PENDING_CALL_AMBIGUOUS PENDING_CALL_EXPIRED PENDING_CALL_CLAIMED " +
-		"VERB_MISMATCH ARGS_DIGEST_MISMATCH RUN_FINISHED RUN_NOT_FINISHED RUN_OF_SUB_AGENT AGENT_UNAVAILABLE " +
-		"TOOL_UNAVAILABLE TOOLSET_UNAVAILABLE THREAD_PARKED THREAD_OF_OTHER_RESOURCE",
-	"OUT_OF_RANGE":       "SEQUENCE_TRIMMED SEQUENCE_AHEAD RESULT_TOO_LARGE",
-	"UNAUTHENTICATED":    "UNAUTHENTICATED",
-	"PERMISSION_DENIED":  "ROLE_REQUIRED",
-	"RESOURCE_EXHAUSTED": "TOO_MANY_STREAMS TOO_MANY_RUNS THREAD_QUEUE_FULL",
-	"UNAVAILABLE":        "READER_TOO_SLOW SERVER_DRAINING STORE_UNAVAILABLE",
-	"ABORTED":            "RUN_LEASE_LOST THREAD_BUSY WORKING_MEMORY_CHANGED",
-	"INTERNAL":           "INTERNAL",
-	"DEADLINE_EXCEEDED":  "WAIT_TOO_LONG",
+// codesOfReasons are the codes of all reasons, as the comments of the contract tell them.
+func codesOfReasons(t *testing.T) map[string]string {
+	t.Helper()
+	contract := must(os.ReadFile("../../proto/entracte/v1/errors.proto"))(t)
+	codeOf := map[string]string{}
+	described := regexp.MustCompile(`  // ([A-Z_]+)\. .*\n(?:  //.*\n)*  ERROR_REASON_([A-Z_]+) = `)
+	for _, found := range described.FindAllStringSubmatch(string(contract), -1) {
+		codeOf[found[2]] = found[1]
+	}
+	return codeOf
 }
 
 func camel(reason string) string {
@@ -89,17 +83,15 @@ func camel(reason string) string {
 
 func TestEveryReasonHasItsType(t *testing.T) {
 	ctx, client := connect(t, serveRefusals(t), entracte.WithReattachTimeout(time.Second))
-	codeOf := map[string]string{}
-	for code, reasons := range codesOfReasons {
-		for _, reason := range strings.Fields(reasons) {
-			codeOf[reason] = code
-		}
-	}
+	codeOf := codesOfReasons(t)
 	for number, name := range pb.ErrorReason_name {
 		reason := strings.TrimPrefix(name, "ERROR_REASON_")
 		code := codeOf[reason]
 		if number == 0 {
 			reason, code = "NEWER_THAN_THIS", "FAILED_PRECONDITION"
+		}
+		if code == "" {
+			t.Fatalf("the contract tells no code of %s", reason)
 		}
 		_, err := client.Runs.Get(ctx, code+"/"+reason)
 		want := camel(reason)
