@@ -21,7 +21,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("testee", [made["name"] for made in TESTEES])
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+# For the module: what other folders test afterwards is not to share the machine with these processes.
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def lanes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Mapping[str, Lane]]:
