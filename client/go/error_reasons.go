@@ -51,6 +51,12 @@ type AgentNotFound struct{ NotFound }
 // Unwrap gives the class.
 func (e AgentNotFound) Unwrap() error { return e.NotFound }
 
+// AgentVersionNotFound: the agent has no such version. Metadata: agent_id, version_id.
+type AgentVersionNotFound struct{ NotFound }
+
+// Unwrap gives the class.
+func (e AgentVersionNotFound) Unwrap() error { return e.NotFound }
+
 // RunNotFound: no such run. Metadata: run_id.
 type RunNotFound struct{ NotFound }
 
@@ -75,11 +81,37 @@ type RunAlreadyExists struct{ AlreadyExists }
 // Unwrap gives the class.
 func (e RunAlreadyExists) Unwrap() error { return e.AlreadyExists }
 
+// AgentDefinedInCode: an agent of this id is written in Python. Metadata: agent_id.
+type AgentDefinedInCode struct{ AlreadyExists }
+
+// Unwrap gives the class.
+func (e AgentDefinedInCode) Unwrap() error { return e.AlreadyExists }
+
 // ThreadExists: the thread id is taken. Metadata: thread_id.
 type ThreadExists struct{ AlreadyExists }
 
 // Unwrap gives the class.
 func (e ThreadExists) Unwrap() error { return e.AlreadyExists }
+
+// AgentNotPublished: the agent has no version of the status that the run was to use. Metadata: agent_id,
+// status.
+type AgentNotPublished struct{ FailedPrecondition }
+
+// Unwrap gives the class.
+func (e AgentNotPublished) Unwrap() error { return e.FailedPrecondition }
+
+// AgentVersionArchived: the version was archived: no new run can use it. Metadata: agent_id, version_id.
+type AgentVersionArchived struct{ FailedPrecondition }
+
+// Unwrap gives the class.
+func (e AgentVersionArchived) Unwrap() error { return e.FailedPrecondition }
+
+// AgentVersionUnusable: the version names something that this server does not have. Metadata: agent_id,
+// version_id.
+type AgentVersionUnusable struct{ FailedPrecondition }
+
+// Unwrap gives the class.
+func (e AgentVersionUnusable) Unwrap() error { return e.FailedPrecondition }
 
 // PendingCallAlreadyDecided: the call was decided before. Metadata: pending_call_id, decision_id, verb,
 // principal, decide_time.
@@ -246,6 +278,13 @@ type RunLeaseLost struct{ Aborted }
 // Unwrap gives the class.
 func (e RunLeaseLost) Unwrap() error { return e.Aborted }
 
+// PublishedVersionChanged: another version is published than the one that was to be replaced. Metadata:
+// agent_id, published_version_id.
+type PublishedVersionChanged struct{ Aborted }
+
+// Unwrap gives the class.
+func (e PublishedVersionChanged) Unwrap() error { return e.Aborted }
+
 // ThreadBusy: another run has the thread, or others wait for it. Metadata: thread_id, run_id, state.
 type ThreadBusy struct{ Aborted }
 
@@ -355,11 +394,16 @@ var reasons = map[string]func(*Error) error{
 	"REQUEST_ID_REUSED":            func(e *Error) error { return RequestIDReused{InvalidArgument{e}} },
 	"PAGE_TOKEN_INVALID":           func(e *Error) error { return PageTokenInvalid{InvalidArgument{e}} },
 	"AGENT_NOT_FOUND":              func(e *Error) error { return AgentNotFound{NotFound{e}} },
+	"AGENT_VERSION_NOT_FOUND":      func(e *Error) error { return AgentVersionNotFound{NotFound{e}} },
 	"RUN_NOT_FOUND":                func(e *Error) error { return RunNotFound{NotFound{e}} },
 	"PENDING_CALL_NOT_FOUND":       func(e *Error) error { return PendingCallNotFound{NotFound{e}} },
 	"THREAD_NOT_FOUND":             func(e *Error) error { return ThreadNotFound{NotFound{e}} },
 	"RUN_ALREADY_EXISTS":           func(e *Error) error { return RunAlreadyExists{AlreadyExists{e}} },
+	"AGENT_DEFINED_IN_CODE":        func(e *Error) error { return AgentDefinedInCode{AlreadyExists{e}} },
 	"THREAD_EXISTS":                func(e *Error) error { return ThreadExists{AlreadyExists{e}} },
+	"AGENT_NOT_PUBLISHED":          func(e *Error) error { return AgentNotPublished{FailedPrecondition{e}} },
+	"AGENT_VERSION_ARCHIVED":       func(e *Error) error { return AgentVersionArchived{FailedPrecondition{e}} },
+	"AGENT_VERSION_UNUSABLE":       func(e *Error) error { return AgentVersionUnusable{FailedPrecondition{e}} },
 	"PENDING_CALL_ALREADY_DECIDED": func(e *Error) error { return PendingCallAlreadyDecided{FailedPrecondition{e}} },
 	"PENDING_CALL_AMBIGUOUS":       func(e *Error) error { return PendingCallAmbiguous{FailedPrecondition{e}} },
 	"PENDING_CALL_EXPIRED":         func(e *Error) error { return PendingCallExpired{FailedPrecondition{e}} },
@@ -385,6 +429,7 @@ var reasons = map[string]func(*Error) error{
 	"SERVER_DRAINING":              func(e *Error) error { return ServerDraining{Unavailable{e}} },
 	"STORE_UNAVAILABLE":            func(e *Error) error { return StoreUnavailable{Unavailable{e}} },
 	"RUN_LEASE_LOST":               func(e *Error) error { return RunLeaseLost{Aborted{e}} },
+	"PUBLISHED_VERSION_CHANGED":    func(e *Error) error { return PublishedVersionChanged{Aborted{e}} },
 	"THREAD_BUSY":                  func(e *Error) error { return ThreadBusy{Aborted{e}} },
 	"WORKING_MEMORY_CHANGED":       func(e *Error) error { return WorkingMemoryChanged{Aborted{e}} },
 	"WORKER_TOOL_EXISTS":           func(e *Error) error { return WorkerToolExists{AlreadyExists{e}} },

@@ -17,7 +17,7 @@ import structlog
 from entracte_server import App
 from entracte_server.testing import TestServer, serve
 from tests.contract.support import Client
-from tests.rpc.support import agents
+from tests.rpc.support import agents, talking
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def grpc_server(settings: dict[str, Any]) -> Iterator[TestServer]:
 
     async def run() -> None:
         stop = asyncio.Event()
-        async with serve(App(agents=agents()), log_level="error", **settings) as server:
+        async with serve(App(agents=agents(), models=[talking()]), log_level="error", **settings) as server:
             started.set_result((server, asyncio.get_running_loop(), stop))
             await stop.wait()
 

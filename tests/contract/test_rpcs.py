@@ -6,9 +6,10 @@ from typing import Any
 import grpc
 import pytest
 
-from entracte.v1 import agent_service_pb2 as agents
 from entracte.v1 import (
+    agent_pb2,
     agent_service_pb2_grpc,
+    catalog_service_pb2_grpc,
     chunk_pb2,
     inbox_service_pb2_grpc,
     message_pb2,
@@ -19,13 +20,15 @@ from entracte.v1 import (
     thread_pb2,
     thread_service_pb2_grpc,
 )
+from entracte.v1 import agent_service_pb2 as agents
+from entracte.v1 import catalog_service_pb2 as catalog
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import result_pb2 as results
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
 from entracte.v1 import working_memory_pb2 as notes
 from tests.contract.support import Client
-from tests.rpc.support import METHODS, generate, js, kinds, ref, stream
+from tests.rpc.support import METHODS, definition, generate, js, kinds, ref, stream
 
 SUCCEEDED, SUSPENDED = run_pb2.RUN_STATE_SUCCEEDED, run_pb2.RUN_STATE_SUSPENDED
 STOP = results.FINISH_REASON_STOP
@@ -58,6 +61,7 @@ def test_the_generated_stubs_have_every_rpc(grpc_channel: grpc.Channel) -> None:
         run_service_pb2_grpc.RunServiceStub(grpc_channel),
         inbox_service_pb2_grpc.InboxServiceStub(grpc_channel),
         thread_service_pb2_grpc.ThreadServiceStub(grpc_channel),
+        catalog_service_pb2_grpc.CatalogServiceStub(grpc_channel),
     ]
     assert {name for stub in stubs for name in vars(stub) if not name.startswith("_")} == set(METHODS)
     response = stubs[0].Generate(generate(), timeout=20)
@@ -339,6 +343,109 @@ def test_list_decisions(client: Client) -> None:
     assert list(client.one("ListDecisions", where).decisions) == [listed[1]]
 
 
+# ---- CatalogService ----
+
+
+def version_of(client: Client, agent_id: str, **fields: Any) -> agent_pb2.AgentVersion:
+    """A new version of an agent."""
+    request = catalog.CreateAgentVersionRequest(agent_id=agent_id, definition=definition(**fields))
+    made: agent_pb2.AgentVersion = client.one("CreateAgentVersion", request).version
+    return made
+
+
+def publish(client: Client, version: agent_pb2.AgentVersion, **fields: Any) -> Any:
+    """The response to a version's being published."""
+    request = catalog.PublishAgentVersionRequest(
+        agent_id=version.agent_id, version_id=version.version_id, **fields
+    )
+    return client.one("PublishAgentVersion", request)
+
+
+def test_list_agents(client: Client) -> None:
+    """Those written in Python and those made of data, by id, page by page."""
+    version_of(client, "listed", description="Lists.")
+    first = client.one("ListAgents", catalog.ListAgentsRequest(page_size=3))
+    rest = client.one("ListAgents", catalog.ListAgentsRequest(page_token=first.next_page_token))
+    assert len(first.agents) == 3
+    found = {agent.agent_id: agent for page in (first, rest) for agent in page.agents}
+    assert list(found) == sorted(found)
+    assert found["talk"].origin == agent_pb2.Agent.ORIGIN_CODE
+    assert (found["listed"].origin, found["listed"].description) == (agent_pb2.Agent.ORIGIN_DATA, "Lists.")
+    assert not rest.next_page_token
+
+
+def test_get_agent(client: Client) -> None:
+    """With the version that is asked for, what it works with, and its newest versions."""
+    one, two = version_of(client, "got", name="One"), version_of(client, "got", name="Two")
+    publish(client, one)
+    response = client.one("GetAgent", catalog.GetAgentRequest(agent_id="got"))
+    assert (response.agent.name, response.agent.published_version_id) == ("One", one.version_id)
+    assert (response.version.version_id, response.version.definition.name) == (one.version_id, "One")
+    assert list(response.parts.models) == list(one.definition.models)
+    assert [version.number for version in response.versions] == [2, 1]
+    for chosen in ({"version_id": two.version_id}, {"published": False}):
+        request = catalog.GetAgentRequest(agent_id="got", version=options_pb2.VersionSelector(**chosen))
+        assert client.one("GetAgent", request).version.definition.name == "Two"
+    response = client.one("GetAgent", catalog.GetAgentRequest(agent_id="gate"))
+    assert "pay" in response.parts.tools
+    assert not response.HasField("version")
+
+
+def test_create_agent_version(client: Client) -> None:
+    """A draft, which runs by its author's wish only; the definition is shown as it was sent."""
+    version = version_of(client, "created", instructions=["Be kind."])
+    assert (version.number, version.status) == (1, agent_pb2.AgentVersion.STATUS_DRAFT)
+    assert version.definition == definition(instructions=["Be kind."])
+    refusal = client.refuse("Generate", generate("created"))
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "AGENT_NOT_PUBLISHED")
+    assert refusal.metadata == {"agent_id": "created", "status": "published"}
+    draft = options_pb2.VersionSelector(published=False)
+    response = client.one("Generate", generate("created", versions={"created": draft}))
+    assert (response.result.text, response.run.agent_version_id) == ("made", version.version_id)
+
+
+def test_publish_agent_version(client: Client) -> None:
+    """Runs use it from then on; it may depend on what is published now."""
+    one, two = version_of(client, "published"), version_of(client, "published")
+    published = publish(client, one, if_published="", request_id="q-published")
+    assert (published.version.is_published, published.replayed) == (True, False)
+    assert publish(client, one, if_published="", request_id="q-published").replayed
+    response = client.one("Generate", generate("published"))
+    assert response.run.agent_version_id == one.version_id
+    request = catalog.PublishAgentVersionRequest(
+        agent_id="published", version_id=two.version_id, if_published="another"
+    )
+    refusal = client.refuse("PublishAgentVersion", request)
+    assert (refusal.code, refusal.reason) == ("ABORTED", "PUBLISHED_VERSION_CHANGED")
+    assert refusal.metadata == {"agent_id": "published", "published_version_id": one.version_id}
+
+
+def test_archive_agent_version(client: Client) -> None:
+    """No new run uses it; published again it is used again."""
+    version = version_of(client, "archived")
+    publish(client, version)
+    request = catalog.ArchiveAgentVersionRequest(agent_id="archived", version_id=version.version_id)
+    archived = client.one("ArchiveAgentVersion", request).version
+    assert (archived.status, archived.is_published) == (agent_pb2.AgentVersion.STATUS_ARCHIVED, False)
+    chosen = options_pb2.VersionSelector(version_id=version.version_id)
+    refusal = client.refuse("Generate", generate("archived", versions={"archived": chosen}))
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "AGENT_VERSION_ARCHIVED")
+    publish(client, version)
+    assert client.one("Generate", generate("archived")).result.text == "made"
+
+
+def test_list_agent_versions(client: Client) -> None:
+    """Newest first, page by page, without what they say."""
+    for _ in range(3):
+        version_of(client, "many")
+    first = client.one("ListAgentVersions", catalog.ListAgentVersionsRequest(agent_id="many", page_size=2))
+    request = catalog.ListAgentVersionsRequest(agent_id="many", page_token=first.next_page_token)
+    rest = client.one("ListAgentVersions", request)
+    found = [version for page in (first, rest) for version in page.versions]
+    assert [version.number for version in found] == [3, 2, 1]
+    assert not any(version.HasField("definition") for version in found)
+
+
 # ---- ThreadService ----
 
 
@@ -485,6 +592,8 @@ def test_list_thread_messages(client: Client) -> None:
 NOWHERE = ref("no-such-call")
 MISSING: dict[str, Any] = {"pending_call_id": "no-such-call"}
 NO_THREAD: dict[str, Any] = {"thread_id": "no-such-thread"}
+NOBODY: dict[str, Any] = {"agent_id": "nobody"}
+
 REFUSALS: list[tuple[str, Any, str, str, dict[str, str]]] = [
     ("Generate", generate("nobody"), "NOT_FOUND", "AGENT_NOT_FOUND", {"agent_id": "nobody"}),
     ("Stream", stream("nobody"), "NOT_FOUND", "AGENT_NOT_FOUND", {"agent_id": "nobody"}),
@@ -506,6 +615,30 @@ REFUSALS: list[tuple[str, Any, str, str, dict[str, str]]] = [
     ),
     ("GetRun", runs.GetRunRequest(run_id="none"), "NOT_FOUND", "RUN_NOT_FOUND", {"run_id": "none"}),
     ("ListRuns", runs.ListRunsRequest(page_token="x"), "INVALID_ARGUMENT", "PAGE_TOKEN_INVALID", {}),
+    ("ListAgents", catalog.ListAgentsRequest(page_token="x"), "INVALID_ARGUMENT", "PAGE_TOKEN_INVALID", {}),
+    ("GetAgent", catalog.GetAgentRequest(**NOBODY), "NOT_FOUND", "AGENT_NOT_FOUND", NOBODY),
+    ("ListAgentVersions", catalog.ListAgentVersionsRequest(**NOBODY), "NOT_FOUND", "AGENT_NOT_FOUND", NOBODY),
+    (
+        "CreateAgentVersion",
+        catalog.CreateAgentVersionRequest(agent_id="talk", definition=definition()),
+        "ALREADY_EXISTS",
+        "AGENT_DEFINED_IN_CODE",
+        {"agent_id": "talk"},
+    ),
+    (
+        "PublishAgentVersion",
+        catalog.PublishAgentVersionRequest(**NOBODY, version_id="v"),
+        "NOT_FOUND",
+        "AGENT_NOT_FOUND",
+        NOBODY,
+    ),
+    (
+        "ArchiveAgentVersion",
+        catalog.ArchiveAgentVersionRequest(**NOBODY, version_id="v"),
+        "NOT_FOUND",
+        "AGENT_NOT_FOUND",
+        NOBODY,
+    ),
     ("WatchRun", runs.WatchRunRequest(run_id="none"), "NOT_FOUND", "RUN_NOT_FOUND", {"run_id": "none"}),
     ("CancelRun", runs.CancelRunRequest(run_id="none"), "NOT_FOUND", "RUN_NOT_FOUND", {"run_id": "none"}),
     ("DeleteRun", runs.DeleteRunRequest(run_id="none"), "NOT_FOUND", "RUN_NOT_FOUND", {"run_id": "none"}),
@@ -614,6 +747,8 @@ def test_a_run_is_not_started_by_a_wrong_request(client: Client, make: Any) -> N
     assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "RUN_ALREADY_EXISTS")
     assert refusal.metadata == {"run_id": taken}
 
-    refusal = client.refuse(method, make(versions={"talk": options_pb2.VersionSelector()}))
+    newer = make()
+    newer.options.MergeFromString(b"\xc0\x3e\x01")
+    refusal = client.refuse(method, newer)
     assert (refusal.code, refusal.reason) == ("UNIMPLEMENTED", "OPTION_UNSUPPORTED")
-    assert "versions" in refusal.metadata["field"]
+    assert refusal.metadata["field"] == "options.1000"

@@ -17,8 +17,10 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from entracte.v1 import (
+    agent_pb2,
     agent_service_pb2,
     agent_service_pb2_grpc,
+    catalog_service_pb2,
     chunk_pb2,
     errors_pb2,
     inbox_service_pb2,
@@ -47,6 +49,7 @@ METHODS: dict[str, MethodDescriptor] = {
         (run_service_pb2, "RunService"),
         (inbox_service_pb2, "InboxService"),
         (thread_service_pb2, "ThreadService"),
+        (catalog_service_pb2, "CatalogService"),
     )
     for method in module.DESCRIPTOR.services_by_name[service].methods
 }
@@ -123,6 +126,20 @@ def agents() -> list[Agent]:
         Agent(id="hands-out", model=once({"tool": "theirs", "id": "c-theirs", "args": {"n": 1}})),
         Agent(id="slow", model=saying({"delay": 3_600_000})),
     ]
+
+
+TALKING = "test/talking"
+"""A model that agents made of data can name."""
+
+
+def definition(**fields: Any) -> agent_pb2.AgentDefinition:
+    """What an agent made of data is."""
+    return agent_pb2.AgentDefinition(**{"models": [TALKING], **fields})
+
+
+def talking() -> Any:
+    """The model of that name."""
+    return scripted(lambda request: [{"text": "made"}], name=TALKING)
 
 
 THEIRS = options_pb2.ClientTool(
@@ -373,6 +390,7 @@ async def serving(
         toolsets=[Toolset("asking", tools=[question])],
         processors=[UnicodeNormalizer()],
         hooks=[Hook(kind=kind, name=kind, function=lambda info: None) for kind in HOOKS],
+        models=[talking()],
     )
     async with serve(app, **{**default_store(), **settings}) as server, peer_of(server.address, key) as peer:
         yield server, peer

@@ -13,6 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from entracte.v1 import agent_service_pb2 as agents
+from entracte.v1 import catalog_service_pb2 as catalog
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import run_pb2
 from entracte.v1 import run_service_pb2 as runs
@@ -22,7 +23,7 @@ from entracte_server import App
 from entracte_server.app.running import running
 from entracte_server.app.settings import Settings
 from tests.rpc import support
-from tests.rpc.support import METHODS, Peer, generate, js, peer_of, ref, refused, serving, stream
+from tests.rpc.support import METHODS, Peer, definition, generate, js, peer_of, ref, refused, serving, stream
 
 Logs = list[MutableMapping[str, Any]]
 
@@ -30,9 +31,10 @@ KEYS: list[dict[str, Any]] = [
     {"key": "key-of-ada-0123", "principal": "ada"},
     {"key": "key-of-run-0123", "principal": "runner", "roles": ["run"]},
     {"key": "key-of-dec-0123", "principal": "decider", "roles": ["decide"]},
+    {"key": "key-of-pen-0123", "principal": "author", "roles": ["author"]},
     {"key": "key-of-eye-0123", "principal": "reader", "roles": []},
 ]
-ADA, RUN, DECIDE, READ = (key["key"] for key in KEYS)
+ADA, RUN, DECIDE, AUTHOR, READ = (key["key"] for key in KEYS)
 
 
 @pytest.fixture
@@ -70,6 +72,12 @@ def _requests() -> dict[str, Any]:
         "DeleteThread": threads.DeleteThreadRequest(thread_id="no-such-thread"),
         "ListThreadMessages": threads.ListThreadMessagesRequest(thread_id="no-such-thread"),
         "GetWorkingMemory": notes.GetWorkingMemoryRequest(thread_id="no-such-thread"),
+        "ListAgents": catalog.ListAgentsRequest(),
+        "GetAgent": catalog.GetAgentRequest(agent_id="no-such-agent"),
+        "CreateAgentVersion": catalog.CreateAgentVersionRequest(agent_id="made", definition=definition()),
+        "PublishAgentVersion": catalog.PublishAgentVersionRequest(agent_id="no-such-agent", version_id="v"),
+        "ArchiveAgentVersion": catalog.ArchiveAgentVersionRequest(agent_id="no-such-agent", version_id="v"),
+        "ListAgentVersions": catalog.ListAgentVersionsRequest(agent_id="no-such-agent"),
         "UpdateWorkingMemory": notes.UpdateWorkingMemoryRequest(thread_id="no-such-thread"),
     }
     assert set(made) == set(METHODS)
@@ -139,6 +147,9 @@ NEEDS = {
     "SubmitToolResult": "decide",
     "ClaimPendingCall": "decide",
     "ReleasePendingCall": "decide",
+    "CreateAgentVersion": "author",
+    "PublishAgentVersion": "author",
+    "ArchiveAgentVersion": "author",
 }
 """The role that each RPC needs. The others read, which every principal of the tenant may."""
 
@@ -147,7 +158,7 @@ NEEDS = {
 async def test_each_rpc_needs_its_role_and_no_other(address: str, method: str) -> None:
     """PERMISSION_DENIED, ROLE_REQUIRED with the role; with the role the RPC goes on to what it does."""
     role = NEEDS.get(method)
-    keys = {"run": RUN, "decide": DECIDE}
+    keys = {"run": RUN, "decide": DECIDE, "author": AUTHOR}
     for name, key in {**keys, "": READ}.items():
         async with peer_of(address, key) as peer:
             if role is not None and name != role:

@@ -2,6 +2,7 @@
 is JSON arrives as it was written.
 """
 
+import functools
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -10,12 +11,14 @@ import pytest
 import pytest_asyncio
 from google.protobuf.descriptor import Descriptor
 
+from entracte.v1 import agent_pb2, json_pb2, options_pb2, pending_call_pb2, run_pb2
 from entracte.v1 import agent_service_pb2 as agents
-from entracte.v1 import json_pb2, options_pb2, pending_call_pb2, run_pb2
+from entracte.v1 import catalog_service_pb2 as catalog
 from entracte.v1 import message_pb2 as m
 from entracte.v1 import thread_service_pb2 as threads
+from entracte_server.rpc.agent_definitions import NOT_DEFAULTS
 from entracte_server.rpc.options import SUPPORTED
-from tests.rpc.support import METHODS, MIB, THEIRS, Peer, generate, js, ref, serving, stream, user
+from tests.rpc.support import METHODS, MIB, THEIRS, Peer, definition, generate, js, ref, serving, stream, user
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -64,6 +67,13 @@ def _structured(method: str, field: str, text: str) -> Any:
     return _options(method, structured_output=options_pb2.StructuredOutput(**fields))
 
 
+def _defined(path: str, make: Callable[[str], dict[str, Any]], text: str) -> Any:
+    """A request that makes an agent, with JSON at a place in its definition."""
+    said = make(text)
+    fields = {"defaults": options_pb2.GenerateOptions(**said)} if path.startswith("defaults") else said
+    return catalog.CreateAgentVersionRequest(agent_id="made", definition=definition(**fields))
+
+
 def _carriers() -> dict[str, tuple[str, Callable[[str], Any]]]:
     """For each field of a request that holds JSON: its path, the RPC, and the request with a text."""
     call = ref("01JZZZZZZZZZZZZZZZZZZZZZZZ")
@@ -85,6 +95,35 @@ def _carriers() -> dict[str, tuple[str, Callable[[str], Any]]]:
         "UpdateThread",
         lambda t: threads.UpdateThreadRequest(thread_id="t", metadata=js(t)),
     )
+
+    makers: dict[str, Callable[[str], dict[str, Any]]] = {
+        "memory.working_memory.schema": lambda t: {
+            "memory": agent_pb2.AgentMemory(working_memory=agent_pb2.AgentWorkingMemory(schema=js(t)))
+        },
+        "defaults.provider_options": lambda t: {"provider_options": js(t)},
+        "defaults.tracing_options.metadata": lambda t: {
+            "tracing_options": options_pb2.TracingOptions(metadata=js(t))
+        },
+        **{
+            f"defaults.structured_output.{name}": lambda t, n=name: {  # type: ignore[misc]
+                "structured_output": _structured("Generate", n, t).options.structured_output
+            }
+            for name in ("schema", "fallback_value", "provider_options")
+        },
+        **{
+            f"defaults.{name}.processors[0].parameters": lambda t, n=name: {  # type: ignore[misc]
+                n: options_pb2.ProcessorRefs(
+                    processors=[options_pb2.ProcessorRef(name="unicode", parameters=js(t))]
+                )
+            }
+            for name in ("input_processors", "output_processors")
+        },
+    }
+    for path, make in makers.items():
+        found[f"CreateAgentVersion definition.{path}"] = (
+            "CreateAgentVersion",
+            functools.partial(_defined, path, make),
+        )
 
     def add(method: str, path: str, make: Callable[[str], Any]) -> None:
         found[f"{method} {path}"] = (method, make)
@@ -220,7 +259,14 @@ async def test_every_json_field_of_the_contract_is_tried() -> None:
         or ".provider_metadata" in path
     }
     system = {path for path in expected if "options.instructions" in path or "options.system" in path}
-    assert tried == expected - system
+    nowhere = "CreateAgentVersion definition.defaults."
+    not_given = {
+        path
+        for path in expected
+        if path.startswith(nowhere)
+        and (path.removeprefix(nowhere).split(".")[0] in NOT_DEFAULTS or ".default_answers" in path)
+    }
+    assert tried == expected - system - not_given
 
 
 # ---- what is not JSON ----
@@ -269,7 +315,7 @@ async def test_what_is_not_json_is_refused_in_every_field(served: Peer, name: st
     for path, (method, make) in CARRIERS.items():
         if big and method == "Stream":
             continue  # the same code as for Generate, and megabytes each
-        if big and ("tracing_options" in path or "hread" in path):
+        if big and any(part in path for part in ("tracing_options", "hread", "definition")):
             continue  # it has a limit of its own
         refusal = await served.refuse(method, make(NOT_JSON[name]))
         field = path.partition(" ")[2]

@@ -13,13 +13,14 @@ import pytest_asyncio
 from google.protobuf import duration_pb2
 
 from entracte.v1 import agent_service_pb2 as agents
+from entracte.v1 import catalog_service_pb2 as catalog
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import message_pb2 as m
 from entracte.v1 import pending_call_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
 from entracte.v1 import working_memory_pb2 as notes
-from tests.rpc.support import METHODS, Peer, generate, js, ref, serving, stream, user
+from tests.rpc.support import METHODS, Peer, definition, generate, js, ref, serving, stream, user
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -371,7 +372,57 @@ def about_threads() -> list[Bad]:
     ]
 
 
-CASES = [*starting(), *deciding(), *about_runs(), *about_the_inbox(), *about_threads()]
+def about_agents() -> list[Bad]:
+    """Bad requests for the RPCs about agents."""
+    kinds: dict[str, Any] = {
+        "GetAgent": catalog.GetAgentRequest,
+        "ListAgentVersions": catalog.ListAgentVersionsRequest,
+        "PublishAgentVersion": lambda **f: catalog.PublishAgentVersionRequest(**{"version_id": "v", **f}),
+        "ArchiveAgentVersion": lambda **f: catalog.ArchiveAgentVersionRequest(**{"version_id": "v", **f}),
+    }
+    cases: list[Bad] = []
+    for method, kind in kinds.items():
+        cases += [
+            Bad(method, "no agent", kind(), "agent_id"),
+            Bad(method, "NUL in the agent", kind(agent_id=NUL), "agent_id"),
+            Bad(method, "long agent", kind(agent_id=LONG), "agent_id"),
+            Bad(method, "unknown agent", kind(agent_id=UNKNOWN), "", "AGENT_NOT_FOUND", "NOT_FOUND"),
+        ]
+
+    def create(**fields: Any) -> Any:
+        return catalog.CreateAgentVersionRequest(**{"agent_id": "a", "definition": definition(), **fields})
+
+    kinds["CreateAgentVersion"] = create
+    for method in ("CreateAgentVersion", "PublishAgentVersion", "ArchiveAgentVersion"):
+        for name, value in (("long", "x" * 129), ("NUL", NUL)):
+            request = kinds[method](agent_id="a", request_id=value)
+            cases.append(Bad(method, f"{name} request id", request, "request_id"))
+    for method in ("PublishAgentVersion", "ArchiveAgentVersion"):
+        for name, value in (("no", ""), ("long", LONG), ("NUL in the", NUL)):
+            request = kinds[method](agent_id="a", version_id=value)
+            cases.append(Bad(method, f"{name} version", request, "version_id"))
+    taken = create(agent_id="talk")
+    return [
+        *cases,
+        Bad("CreateAgentVersion", "no agent", create(agent_id=""), "agent_id"),
+        Bad("CreateAgentVersion", "no tool's name", create(agent_id="a.b"), "agent_id"),
+        Bad("CreateAgentVersion", "nothing", create(definition=None), "definition"),
+        Bad("CreateAgentVersion", "no model", create(definition=definition(models=[])), "definition.models"),
+        Bad("CreateAgentVersion", "taken", taken, "", "AGENT_DEFINED_IN_CODE", "ALREADY_EXISTS"),
+        Bad("GetAgent", "no choice", kinds["GetAgent"](agent_id="a", version={}), "version"),
+        Bad("ListAgents", "negative size", catalog.ListAgentsRequest(page_size=-1), "page_size"),
+        Bad("ListAgentVersions", "size", kinds["ListAgentVersions"](agent_id="a", page_size=-1), "page_size"),
+    ]
+
+
+CASES = [
+    *starting(),
+    *deciding(),
+    *about_runs(),
+    *about_the_inbox(),
+    *about_threads(),
+    *about_agents(),
+]
 
 
 async def test_every_rpc_of_the_contract_is_tried() -> None:

@@ -15,6 +15,7 @@ import pydantic
 import pytest
 
 from entracte.v1 import agent_service_pb2 as agents
+from entracte.v1 import catalog_service_pb2 as catalog
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import run_pb2
 from entracte.v1 import run_service_pb2 as runs
@@ -27,6 +28,7 @@ from entracte_server.testing import scripted
 from tests.rpc.support import (
     METHODS,
     Peer,
+    definition,
     generate,
     js,
     kinds,
@@ -106,6 +108,12 @@ def _some(method: str) -> Any:
         "DeleteThread": threads.DeleteThreadRequest(thread_id="t"),
         "ListThreadMessages": threads.ListThreadMessagesRequest(thread_id="t"),
         "GetWorkingMemory": notes.GetWorkingMemoryRequest(thread_id="t"),
+        "ListAgents": catalog.ListAgentsRequest(),
+        "GetAgent": catalog.GetAgentRequest(agent_id="a"),
+        "CreateAgentVersion": catalog.CreateAgentVersionRequest(agent_id="made", definition=definition()),
+        "PublishAgentVersion": catalog.PublishAgentVersionRequest(agent_id="a", version_id="v"),
+        "ArchiveAgentVersion": catalog.ArchiveAgentVersionRequest(agent_id="a", version_id="v"),
+        "ListAgentVersions": catalog.ListAgentVersionsRequest(agent_id="a"),
         "UpdateWorkingMemory": notes.UpdateWorkingMemoryRequest(resource_id="ada"),
     }
     return requests[method]

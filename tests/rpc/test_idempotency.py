@@ -14,6 +14,7 @@ import pytest
 from google.protobuf import duration_pb2
 
 from entracte.v1 import agent_service_pb2 as agents
+from entracte.v1 import catalog_service_pb2 as catalog
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import pending_call_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
@@ -23,6 +24,7 @@ from entracte_server import Agent, tool
 from tests.rpc.support import (
     METHODS,
     Peer,
+    definition,
     generate,
     js,
     kinds,
@@ -44,11 +46,12 @@ Q = "the-request-id"
 
 @dataclass(frozen=True)
 class Target:
-    """What a request is about: a run that waits, has ended, or is of nobody; or a thread."""
+    """What a request is about: a run that waits, has ended, or is of nobody; a thread; or a version."""
 
     run_id: str = ""
     pending: pending_call_pb2.PendingCall | None = None
     thread_id: str = ""
+    version_id: str = ""
 
     @property
     def call(self) -> pending_call_pb2.CallRef:
@@ -100,6 +103,12 @@ async def conversation(peer: Peer) -> Target:
     return Target(thread_id=(await peer.thread()).thread_id)
 
 
+async def agent(peer: Peer) -> Target:
+    """A draft of an agent."""
+    request = catalog.CreateAgentVersionRequest(agent_id="made", definition=definition())
+    return Target(version_id=(await peer.one("CreateAgentVersion", request)).version.version_id)
+
+
 def minutes(number: int) -> duration_pb2.Duration:
     """A time."""
     return duration_pb2.Duration(seconds=number * 60)
@@ -129,6 +138,12 @@ def _about_call(kind: Any, **given: Any) -> Callable[..., Any]:
 def _about_thread(kind: Any, **given: Any) -> Callable[..., Any]:
     return lambda target, **fields: kind(
         **{"thread_id": target.thread_id, "request_id": Q, **given, **fields}
+    )
+
+
+def _about_version(kind: Any) -> Callable[..., Any]:
+    return lambda target, **fields: kind(
+        **{"agent_id": "made", "version_id": target.version_id, "request_id": Q, **fields}
     )
 
 
@@ -217,6 +232,26 @@ CHANGES = [
         _about_thread(notes.UpdateWorkingMemoryRequest, content="new"),
         ({"content": ""}, {"expected_version": 1}, {"thread_id": "other"}, {"resource_id": "ada"}),
     ),
+    Change(
+        "CreateAgentVersion",
+        nothing,
+        lambda target, **fields: catalog.CreateAgentVersionRequest(
+            **{"agent_id": "made", "definition": definition(), "request_id": Q, **fields}
+        ),
+        ({"agent_id": "other"}, {"definition": definition(name="x")}),
+    ),
+    Change(
+        "PublishAgentVersion",
+        agent,
+        _about_version(catalog.PublishAgentVersionRequest),
+        ({"agent_id": "other"}, {"version_id": "other"}, {"if_published": ""}),
+    ),
+    Change(
+        "ArchiveAgentVersion",
+        agent,
+        _about_version(catalog.ArchiveAgentVersionRequest),
+        ({"agent_id": "other"}, {"version_id": "other"}),
+    ),
 ]
 
 
@@ -227,11 +262,13 @@ def replayed(responses: list[Any]) -> bool:
 
 
 def run_ids(responses: list[Any]) -> set[str]:
-    """The runs the responses are about, or the thread."""
+    """The runs the responses are about, or the thread, or the version of an agent."""
     found: set[str] = set()
     for response in responses:
         if hasattr(response, "thread"):
             found.add(response.thread.thread_id)
+        if hasattr(response, "version"):
+            found.add(response.version.version_id)
         if hasattr(response, "run"):
             found.add(response.run.run_id)
         if hasattr(response, "chunks"):
@@ -247,8 +284,10 @@ async def standing(peer: Peer) -> tuple[Any, ...]:
     )
     decided = await peer.one("ListDecisions", inbox.ListDecisionsRequest(page_size=1000))
     kept = await peer.one("ListThreads", threads.ListThreadsRequest(page_size=1000))
+    made = await peer.one("ListAgents", catalog.ListAgentsRequest(page_size=1000))
     return (
         [thread.SerializeToString() for thread in kept.threads],
+        [agent.SerializeToString() for agent in made.agents],
         [run.SerializeToString() for run in listed],
         [call.SerializeToString() for call in pending.pending_calls],
         [decision.SerializeToString() for decision in decided.decisions],
@@ -329,7 +368,8 @@ async def test_a_request_sent_many_times_at_once_is_done_once(change: Change) ->
         await settled(peer)
         listed = (await peer.one("ListRuns", runs.ListRunsRequest())).runs
         without = ("DeleteRun", "UpdateWorkingMemory")
-        assert len(listed) == (0 if change.method in without or "Thread" in change.method else 1)
+        about = ("Thread" in change.method, "AgentVersion" in change.method, change.method in without)
+        assert len(listed) == (0 if any(about) else 1)
         kept = (await peer.one("ListThreads", threads.ListThreadsRequest())).threads
         assert len(kept) == (change.method in ("CreateThread", "UpdateThread", "UpdateWorkingMemory"))
         decided = await peer.one("ListDecisions", inbox.ListDecisionsRequest())
@@ -354,10 +394,11 @@ async def test_a_request_is_recognised_after_a_restart(change: Change, tmp_path:
         assert await standing(peer) == before
 
 
-KEYS = [
-    {"key": "key-of-ada-0123", "principal": "ada", "tenant": "north"},
-    {"key": "key-of-bea-0123", "principal": "bea", "tenant": "north"},
-    {"key": "key-of-eve-0123", "principal": "ada", "tenant": "south"},
+ROLES = ["run", "decide", "author"]
+KEYS: list[dict[str, Any]] = [
+    {"key": "key-of-ada-0123", "principal": "ada", "tenant": "north", "roles": ROLES},
+    {"key": "key-of-bea-0123", "principal": "bea", "tenant": "north", "roles": ROLES},
+    {"key": "key-of-eve-0123", "principal": "ada", "tenant": "south", "roles": ROLES},
 ]
 
 

@@ -9,7 +9,6 @@ import pytest_asyncio
 from google.protobuf import duration_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
-from google.protobuf.message_factory import GetMessageClass
 
 from entracte.v1 import agent_service_pb2 as agents
 from entracte.v1 import message_pb2 as m
@@ -52,50 +51,9 @@ async def refusal_of(peer: Peer, options: o.GenerateOptions, agent_id: str = "ta
 # ---- what this version lacks ----
 
 
-def a_value(field: FieldDescriptor) -> Any:
-    """Some value of a field, set so that it is present on the wire."""
-    if field.message_type is not None:
-        if field.message_type.GetOptions().map_entry:
-            return {"key": a_value(field.message_type.fields_by_name["value"])}
-        made = GetMessageClass(field.message_type)()
-        return [made] if field.is_repeated else made
-    values: dict[int, Any] = {
-        FieldDescriptor.CPPTYPE_BOOL: True,
-        FieldDescriptor.CPPTYPE_STRING: "x",
-        FieldDescriptor.CPPTYPE_DOUBLE: 1.0,
-    }
-    value = values.get(field.cpp_type, 1)
-    return [value] if field.is_repeated else value
-
-
-def unsupported_options() -> Iterator[tuple[str, o.GenerateOptions]]:
-    """Each option outside `SUPPORTED`, alone; with explicit presence also at its zero value."""
-    for name, field in FIELDS.items():
-        if name in SUPPORTED:
-            continue
-        yield name, o.GenerateOptions(**{name: a_value(field)})
-        if field.has_presence and field.message_type is None:
-            zero: Any = type(a_value(field))()
-            yield name, o.GenerateOptions(**{name: zero})
-
-
-UNSUPPORTED = list(unsupported_options())
-
-
 async def test_the_supported_options_are_options() -> None:
-    """The list has no name that the contract lacks, and together with the rest it is the contract's."""
-    assert set(FIELDS) > SUPPORTED
-    assert {name for name, _ in UNSUPPORTED} | SUPPORTED == set(FIELDS)
-
-
-@pytest.mark.parametrize(("name", "options"), UNSUPPORTED, ids=[n for n, _ in UNSUPPORTED])
-async def test_an_option_this_version_lacks_is_refused(
-    served: Peer, name: str, options: o.GenerateOptions
-) -> None:
-    """UNIMPLEMENTED, OPTION_UNSUPPORTED, with the field; whatever its value."""
-    refusal = await refusal_of(served, options)
-    assert (refusal.code, refusal.reason) == ("UNIMPLEMENTED", "OPTION_UNSUPPORTED")
-    assert refusal.metadata == {"field": f"options.{name}"}
+    """The list is the contract's: every option is acted on."""
+    assert set(FIELDS) == SUPPORTED
 
 
 def _unknown(number: int, wire_type: int = 0) -> bytes:
@@ -502,8 +460,8 @@ async def test_options_are_taken_when_all_is_right(served: Peer) -> None:
         save_per_step=True,
         auto_resume_suspended_tools=True,
     )
-    # `output` does not go together with `structured_output`.
-    assert {field.name for field, _ in options.ListFields()} == SUPPORTED - {"output"}
+    # `output` does not go together with `structured_output`, and agents written in Python have no versions.
+    assert {field.name for field, _ in options.ListFields()} == SUPPORTED - {"output", "versions"}
     response = await served.one(
         "Generate", agents.GenerateRequest(agent_id="talk", messages=[user()], options=options)
     )

@@ -10,11 +10,12 @@ import pytest
 import pytest_asyncio
 
 from entracte.v1 import agent_service_pb2 as agents
+from entracte.v1 import catalog_service_pb2 as catalog
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import message_pb2, options_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
-from tests.rpc.support import Peer, generate, ref, serving
+from tests.rpc.support import Peer, definition, generate, ref, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,6 +32,8 @@ async def served() -> AsyncIterator[Peer]:
             await peer.parked()
         for number in range(TOTAL):
             await peer.thread(f"t-{number}")
+            version = catalog.CreateAgentVersionRequest(agent_id="made", definition=definition())
+            await peer.one("CreateAgentVersion", version)
             memory = options_pb2.MemoryOptions(thread=options_pb2.ThreadRef(id="t-0"), resource="ada")
             await peer.one("Generate", generate("talk", f"word {number}", memory=memory))
         yield peer
@@ -44,6 +47,12 @@ LISTS: dict[str, tuple[Any, str, dict[str, Any]]] = {
     ),
     "ListPendingCalls": (inbox.ListPendingCallsRequest, "pending_calls", {"agent_id": "gate"}),
     "ListDecisions": (inbox.ListDecisionsRequest, "decisions", {"principal": "local"}),
+    "ListAgents": (catalog.ListAgentsRequest, "agents", {}),
+    "ListAgentVersions": (
+        functools.partial(catalog.ListAgentVersionsRequest, agent_id="made"),
+        "versions",
+        {},
+    ),
     "ListThreads": (threads.ListThreadsRequest, "threads", {"resource_id": "ada"}),
     "ListThreadMessages": (
         functools.partial(threads.ListThreadMessagesRequest, thread_id="t-0"),
@@ -69,6 +78,8 @@ OTHER_FILTERS: dict[str, list[dict[str, Any]]] = {
     ],
     "ListDecisions": [{"run_id": "r"}, {"pending_call_id": "p"}, {"principal": "local"}],
     "ListThreads": [{"resource_id": "ada"}],
+    "ListAgents": [],
+    "ListAgentVersions": [{"agent_id": "another"}],
     "ListThreadMessages": [
         {"thread_id": "t-1"},
         {"roles": [message_pb2.ROLE_USER]},

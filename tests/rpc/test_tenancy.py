@@ -11,19 +11,21 @@ import pytest
 import pytest_asyncio
 
 from entracte.v1 import agent_service_pb2 as agents
+from entracte.v1 import catalog_service_pb2 as catalog
 from entracte.v1 import inbox_service_pb2 as inbox
 from entracte.v1 import message_pb2, options_pb2, pending_call_pb2, run_pb2
 from entracte.v1 import run_service_pb2 as runs
 from entracte.v1 import thread_service_pb2 as threads
 from entracte.v1 import working_memory_pb2 as notes
-from tests.rpc.support import METHODS, Peer, Refusal, generate, js, peer_of, ref, serving, stream
+from tests.rpc.support import METHODS, Peer, Refusal, definition, generate, js, peer_of, ref, serving, stream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-KEYS = [
-    {"key": "key-of-ada-0123", "principal": "ada", "tenant": "north"},
-    {"key": "key-of-bob-0123", "principal": "bob", "tenant": "south"},
-    {"key": "key-of-eve-0123", "principal": "ada", "tenant": "south"},
+ROLES = ["run", "decide", "author"]
+KEYS: list[dict[str, Any]] = [
+    {"key": "key-of-ada-0123", "principal": "ada", "tenant": "north", "roles": ROLES},
+    {"key": "key-of-bob-0123", "principal": "bob", "tenant": "south", "roles": ROLES},
+    {"key": "key-of-eve-0123", "principal": "ada", "tenant": "south", "roles": ROLES},
 ]
 ADA, BOB, NAMESAKE = (key["key"] for key in KEYS)
 UNKNOWN = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
@@ -50,6 +52,8 @@ async def two() -> AsyncIterator[Two]:
         run_id, (pending,) = await ada.parked("gate", request_id="q-ada")
         await bob.parked("gate")
         await ada.thread(run_id)
+        made = catalog.CreateAgentVersionRequest(agent_id=run_id, definition=definition())
+        await ada.one("CreateAgentVersion", made)
         await bob.thread("bobs")
         yield Two(server.address, ada, bob, run_id, pending)
 
@@ -81,6 +85,16 @@ BY_ID: list[tuple[str, Request]] = [
         "UpdateWorkingMemory",
         lambda run, pending, call: notes.UpdateWorkingMemoryRequest(thread_id=run, content="mine"),
     ),
+    ("GetAgent", lambda run, pending, call: catalog.GetAgentRequest(agent_id=run)),
+    ("ListAgentVersions", lambda run, pending, call: catalog.ListAgentVersionsRequest(agent_id=run)),
+    (
+        "PublishAgentVersion",
+        lambda run, pending, call: catalog.PublishAgentVersionRequest(agent_id=run, version_id=call),
+    ),
+    (
+        "ArchiveAgentVersion",
+        lambda run, pending, call: catalog.ArchiveAgentVersionRequest(agent_id=run, version_id=call),
+    ),
 ]
 
 _VERBS: dict[str, Callable[..., Any]] = {
@@ -104,7 +118,7 @@ for _name, _make in _VERBS.items():
         )
 
 WITHOUT_IDS = {"Generate", "Stream", "ListRuns", "ListPendingCalls", "WatchPendingCalls", "ListDecisions"}
-WITHOUT_IDS |= {"CreateThread", "ListThreads"}
+WITHOUT_IDS |= {"CreateThread", "ListThreads", "CreateAgentVersion", "ListAgents"}
 
 
 async def test_every_rpc_is_tried() -> None:

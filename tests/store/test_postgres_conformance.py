@@ -6,6 +6,7 @@ import pytest
 
 from entracte_server.store.base import Store
 from entracte_server.store.postgres import PostgresStore
+from entracte_server.testing.store_conformance.catalog import CatalogSuite
 from entracte_server.testing.store_conformance.children import ChildSuite
 from entracte_server.testing.store_conformance.closing import CancellationSuite, ClosingSuite
 from entracte_server.testing.store_conformance.decisions import DecisionSuite
@@ -114,6 +115,10 @@ class TestChildren(ChildSuite):
 
 
 class TestWorkingMemory(WorkingMemorySuite):
+    pass
+
+
+class TestCatalog(CatalogSuite):
     pass
 
 

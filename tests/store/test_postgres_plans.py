@@ -20,6 +20,7 @@ from entracte_server.store.base import (
     Store,
     ThreadBusy,
 )
+from entracte_server.store.catalog import CreateAgentVersion
 from entracte_server.store.follow_up_records import follow_up_data
 from entracte_server.store.postgres import PostgresStore
 from entracte_server.store.records import encode, pending_data
@@ -48,6 +49,7 @@ from entracte_server.testing.store_conformance.builders import (
     unique,
     waiting,
 )
+from entracte_server.testing.store_conformance.catalog import DEFINITION, a_version, archiving, publishing
 from entracte_server.testing.store_conformance.follow_ups import a_claim, a_follow_up
 from entracte_server.testing.store_conformance.turns import WAITS
 from tests.postgres import Postgres
@@ -116,6 +118,18 @@ INSERT INTO entracte.working_memory (tenant, resource_id, thread, version, updat
 SELECT '{TENANT}', 'resource-' || n, 0, 1, 0, 'x'::bytea FROM generate_series(1, {WAITING}) n
 UNION ALL SELECT '{TENANT}', '', seq, 1, 0, 'x'::bytea FROM entracte.threads
 """
+_AGENTS = f"""
+INSERT INTO entracte.agents (tenant, agent_id, last_number, shown, published, create_time, update_time)
+SELECT '{TENANT}', 'agent-' || n, 1, 1, 'filled-' || n, 0, 0 FROM generate_series(1, {WAITING}) n
+"""
+_VERSIONS = f"""
+INSERT INTO entracte.agent_versions (tenant, agent_id, version_id, number, status, name, description, creator,
+create_time, format, definition, source)
+SELECT '{TENANT}', 'agent-' || n, 'filled-' || n, 1, 'published', '', '', '', 0, 1, '{{definition}}'::bytea,
+'x'::bytea FROM generate_series(1, {WAITING}) n
+UNION ALL SELECT '{TENANT}', 'agent-1', 'filled-1-' || n, n, 'draft', '', '', '', 0, 1,
+'{{definition}}'::bytea, 'x'::bytea FROM generate_series(2, {WAITING}) n
+"""
 _FILL = (
     _RUNS,
     "INSERT INTO entracte.run_specs SELECT seq, 1, '{spec}' FROM entracte.runs",
@@ -129,6 +143,8 @@ _FILL = (
     _MESSAGES,
     _TURNS,
     _NOTED,
+    _AGENTS,
+    _VERSIONS,
     "INSERT INTO entracte.chunks SELECT seq, 1, 3, 0, 'x' FROM entracte.runs WHERE has_log",
 )
 
@@ -144,6 +160,7 @@ def fill(postgres: Postgres, database: str) -> None:
         "pending": pending_data(pending),
         "follow_up": follow_up_data(a_follow_up(run)),
         "message": message_data(a_message()),
+        "definition": encode(DEFINITION),
         "decision": encode({"tool_name": "refund", "verb": "approve", "decide_time": 0, "args": "{}"}),
     }
     for sql in _FILL:
@@ -192,9 +209,22 @@ async def do_everything(store: Store) -> None:
     await store.get_decision(TENANT, closed.decision_id)
     assert await store.latest_decision(TENANT, run.run_id, call.call_id) is not None
     await read_lists(store)
+    await keep_agents(store)
     await store.delete_run(TENANT, run.run_id, force=False, request=a_request())
     assert await store.trim(Retention(chunks=NOW + 13, runs=NOW + 3, requests=1), limit=10) == 6
     await store.leave(me)
+
+
+async def keep_agents(store: Store) -> None:
+    """Versions of an agent that has many, and lists of many agents."""
+    row, _ = await store.create_agent_version(CreateAgentVersion(a_version("agent-2"), a_request()))
+    for op in (publishing(row, request=a_request()), publishing(row, if_published=row.version_id)):
+        await store.publish_agent_version(op)
+    await store.archive_agent_version(archiving(row, request=a_request()))
+    await store.get_agent_version(TENANT, "agent-2", row.version_id)
+    assert (await store.get_agent(TENANT, "agent-1")).draft
+    assert len(await store.list_agents(TENANT, after="agent-2", limit=5)) == 5
+    assert len(await store.list_agent_versions(TENANT, "agent-1", before=0, limit=5)) == 5
 
 
 async def read_lists(store: Store) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from entracte_server.store.base import Store
 from entracte_server.store.sqlite import SQLiteStore
+from entracte_server.testing.store_conformance.catalog import CatalogSuite
 from entracte_server.testing.store_conformance.children import ChildSuite
 from entracte_server.testing.store_conformance.closing import CancellationSuite, ClosingSuite
 from entracte_server.testing.store_conformance.decisions import DecisionSuite
@@ -115,6 +116,10 @@ class TestChildren(ChildSuite):
 
 
 class TestWorkingMemory(WorkingMemorySuite):
+    pass
+
+
+class TestCatalog(CatalogSuite):
     pass
 
 

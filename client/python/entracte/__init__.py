@@ -13,6 +13,18 @@ exported here is private; `entracte.v1` has the generated stubs of the contract.
 """
 
 from entracte._agent import AgentClient
+from entracte._agent_records import (
+    AgentDefinition,
+    AgentDetails,
+    AgentInfo,
+    AgentMemory,
+    AgentOrigin,
+    AgentRecall,
+    AgentVersion,
+    AgentWorkingMemory,
+    VersionStatus,
+)
+from entracte._agents import AgentPages, AgentsClient
 from entracte._callbacks import Callbacks
 from entracte._chunk_base import ChunkHeader, PathElement
 from entracte._chunks import (
@@ -73,8 +85,13 @@ from entracte._enums import (
 )
 from entracte._errors import (
     Aborted,
+    AgentDefinedInCode,
     AgentNotFound,
+    AgentNotPublished,
     AgentUnavailable,
+    AgentVersionArchived,
+    AgentVersionNotFound,
+    AgentVersionUnusable,
     AlreadyExists,
     ArgsDigestMismatch,
     DeadlineExceeded,
@@ -95,6 +112,7 @@ from entracte._errors import (
     PendingCallExpired,
     PendingCallNotFound,
     PermissionDenied,
+    PublishedVersionChanged,
     ReaderTooSlow,
     RequestIdReused,
     RequestInvalid,
@@ -205,6 +223,7 @@ from entracte._runs import RunFilter, RunsClient, WatchOptions
 from entracte._stream import RunStream
 from entracte._sync import (
     SyncAgentClient,
+    SyncAgentsClient,
     SyncClient,
     SyncInboxClient,
     SyncRunsClient,
@@ -231,8 +250,23 @@ __all__ = [
     "AbortChunk",
     "Aborted",
     "AgentClient",
+    "AgentDefinedInCode",
+    "AgentDefinition",
+    "AgentDetails",
+    "AgentInfo",
+    "AgentMemory",
     "AgentNotFound",
+    "AgentNotPublished",
+    "AgentOrigin",
+    "AgentPages",
+    "AgentRecall",
     "AgentUnavailable",
+    "AgentVersion",
+    "AgentVersionArchived",
+    "AgentVersionNotFound",
+    "AgentVersionUnusable",
+    "AgentWorkingMemory",
+    "AgentsClient",
     "AlreadyExists",
     "ArgsDigestMismatch",
     "CallLike",
@@ -307,6 +341,7 @@ __all__ = [
     "PendingCallState",
     "PermissionDenied",
     "Processor",
+    "PublishedVersionChanged",
     "RateLimit",
     "RawChunk",
     "RawJson",
@@ -362,6 +397,7 @@ __all__ = [
     "StructuredOutput",
     "SuspendPayload",
     "SyncAgentClient",
+    "SyncAgentsClient",
     "SyncClient",
     "SyncInboxClient",
     "SyncRunStream",
@@ -419,6 +455,7 @@ __all__ = [
     "Usage",
     "VerbMismatch",
     "Version",
+    "VersionStatus",
     "WaitTooLong",
     "WatchOptions",
     "WorkCancelled",

@@ -8,6 +8,7 @@ from typing import Self, TypedDict, Unpack
 import grpc
 
 from entracte._agent import AgentClient
+from entracte._agents import AgentsClient
 from entracte._connection import Connection, tls_credentials
 from entracte._inbox import InboxClient
 from entracte._options_codec import check_names
@@ -68,6 +69,8 @@ class Client:
         """What waits for people, and what people decided."""
         self.threads = ThreadsClient(self._connection)
         """Conversations: making, reading, changing and deleting them."""
+        self.agents = AgentsClient(self._connection)
+        """Which agents there are, and the versions of those that are made of data."""
 
     def agent(self, agent_id: str) -> AgentClient:
         """An agent by its id. Whether it exists shows when a run is started: AgentNotFound."""

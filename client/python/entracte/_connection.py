@@ -14,6 +14,7 @@ from entracte._status import error_of
 from entracte._version import __version__
 from entracte.v1 import (
     agent_service_pb2_grpc,
+    catalog_service_pb2_grpc,
     inbox_service_pb2_grpc,
     run_service_pb2_grpc,
     thread_service_pb2_grpc,
@@ -96,6 +97,7 @@ class Connection:
         self._inbox = inbox_service_pb2_grpc.InboxServiceStub(self._channel)
         self._threads = thread_service_pb2_grpc.ThreadServiceStub(self._channel)
         self._workers = worker_service_pb2_grpc.WorkerServiceStub(self._channel)
+        self._catalog = catalog_service_pb2_grpc.CatalogServiceStub(self._channel)
 
     async def close(self) -> None:
         """Close the channel; calls in progress end."""
@@ -133,6 +135,12 @@ class Connection:
         """The stub of WorkerService."""
         self.open()
         return self._workers
+
+    @property
+    def catalog(self) -> "catalog_service_pb2_grpc.CatalogServiceAsyncStub":
+        """The stub of CatalogService."""
+        self.open()
+        return self._catalog
 
     def backoff(self, deadline: Deadline) -> Backoff:
         """The pauses of one call with all its repetitions."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 from entracte.v1 import (
+    agent_pb2,
     chunk_pb2,
     follow_up_pb2,
     message_pb2,
@@ -83,6 +84,8 @@ ROLES: Mapping[int, Role] = _names(message_pb2.Role, "ROLE_")
 INVOCATION_STATES: Mapping[int, ToolInvocationState] = _names(
     thread_pb2.ToolInvocationState, "TOOL_INVOCATION_STATE_"
 )
+AGENT_ORIGINS: Mapping[int, Any] = _names(agent_pb2.Agent.Origin, "ORIGIN_")
+VERSION_STATUSES: Mapping[int, Any] = _names(agent_pb2.AgentVersion.Status, "STATUS_")
 
 
 def number_of(table: Mapping[int, Any], name: str, what: str) -> Any:

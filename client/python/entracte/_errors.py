@@ -15,15 +15,20 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      │   └─ PageTokenInvalid
      ├─ NotFound
      │   ├─ AgentNotFound
+     │   ├─ AgentVersionNotFound
      │   ├─ RunNotFound
      │   ├─ PendingCallNotFound
      │   ├─ ThreadNotFound
      │   └─ WorkNotFound
      ├─ AlreadyExists
+     │   ├─ AgentDefinedInCode
      │   ├─ RunAlreadyExists
      │   ├─ ThreadExists
      │   └─ WorkerToolExists       another definition has that name and version
      ├─ FailedPrecondition         not in this state; `metadata` says in which
+     │   ├─ AgentNotPublished
+     │   ├─ AgentVersionArchived
+     │   ├─ AgentVersionUnusable   it names something that the server does not have
      │   ├─ PendingCallAlreadyDecided
      │   ├─ PendingCallAmbiguous
      │   ├─ PendingCallExpired
@@ -62,6 +67,7 @@ above it. A run that failed is not an error: it is a result with `finish_reason 
      │   └─ ServerUnreachable      no server answered
      ├─ Aborted
      │   ├─ RunLeaseLost
+     │   ├─ PublishedVersionChanged  somebody was first: read it again
      │   ├─ ThreadBusy             another run has it; `memory.on_busy_thread` waits for it
      │   ├─ WorkingMemoryChanged   somebody was first: read it again
      │   └─ WorkerSessionReplaced
@@ -168,6 +174,10 @@ class AgentNotFound(NotFound):
     """No such agent. Metadata: `agent_id`."""
 
 
+class AgentVersionNotFound(NotFound):
+    """The agent has no such version. Metadata: `agent_id`, `version_id`."""
+
+
 class RunNotFound(NotFound):
     """No such run. Metadata: `run_id`."""
 
@@ -194,6 +204,10 @@ class RunAlreadyExists(AlreadyExists):
     """The run id is taken. Metadata: `run_id`."""
 
 
+class AgentDefinedInCode(AlreadyExists):
+    """An agent of this id is written in Python. Metadata: `agent_id`."""
+
+
 class ThreadExists(AlreadyExists):
     """The thread id is taken. Metadata: `thread_id`."""
 
@@ -207,6 +221,18 @@ class FailedPrecondition(EntracteError):
     """The request does not fit the state of things."""
 
     code = "FAILED_PRECONDITION"
+
+
+class AgentNotPublished(FailedPrecondition):
+    """The agent has no version of the status that the run was to use. Metadata: `agent_id`, `status`."""
+
+
+class AgentVersionArchived(FailedPrecondition):
+    """The version was archived: no new run can use it. Metadata: `agent_id`, `version_id`."""
+
+
+class AgentVersionUnusable(FailedPrecondition):
+    """The version names something that this server does not have. Metadata: `agent_id`, `version_id`."""
 
 
 class PendingCallAlreadyDecided(FailedPrecondition):
@@ -382,6 +408,11 @@ class Aborted(EntracteError):
 
 class RunLeaseLost(Aborted):
     """The run is owned by a process that cannot be reached."""
+
+
+class PublishedVersionChanged(Aborted):
+    """Another version is published than the one that was to be replaced. Metadata: `agent_id`,
+    `published_version_id`."""
 
 
 class ThreadBusy(Aborted):

@@ -328,7 +328,8 @@ class GenerateOptions(Callbacks, CallOptions, total=False):
     tracing_options: TracingOptions | Mapping[str, Any] | None
     """How the run appears in traces."""
     versions: Mapping[str, Literal["draft", "published"] | Version | Mapping[str, Any]] | None
-    """Which versions of data-defined agents to use, by agent id."""
+    """Which versions to use of agents made of data, by agent id: of the run's own and of those that it can
+    delegate to. None: the published ones. A draft needs the role `author`."""
     include_raw_chunks: bool | None
     """Whether the provider's own events are streamed as `raw` chunks."""
     is_task_complete: TaskCompletion | Mapping[str, Any] | None

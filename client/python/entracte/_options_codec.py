@@ -186,7 +186,7 @@ def _memory(value: Any) -> pb.MemoryOptions:
         last_messages=memory.last_messages,
         save_messages=memory.save_messages,
         read_only=memory.read_only,
-        semantic_recall=None if recall is None else _recall(record(o.SemanticRecall, recall)),
+        semantic_recall=None if recall is None else to_recall(record(o.SemanticRecall, recall)),
         working_memory=memory.working_memory,
         filter_incomplete_tool_calls=memory.filter_incomplete_tool_calls,
         generate_title=memory.generate_title,
@@ -203,7 +203,8 @@ def _thread(thread: o.Thread) -> pb.ThreadRef:
     return pb.ThreadRef(id=thread.id, title=thread.title, metadata=_optional_json(thread.metadata))
 
 
-def _recall(recall: o.SemanticRecall) -> pb.SemanticRecall:
+def to_recall(recall: o.SemanticRecall) -> pb.SemanticRecall:
+    """Writes how older messages are searched."""
     return pb.SemanticRecall(
         top_k=recall.top_k,
         message_range=recall.message_range,
@@ -267,10 +268,11 @@ def _tracing(value: Any) -> pb.TracingOptions:
 
 
 def _versions(value: Any) -> dict[str, pb.VersionSelector]:
-    return {agent_id: _version(selector) for agent_id, selector in value.items()}
+    return {agent_id: to_version(selector) for agent_id, selector in value.items()}
 
 
-def _version(value: Any) -> pb.VersionSelector:
+def to_version(value: Any) -> pb.VersionSelector:
+    """Writes the choice of a version. Raises TypeError, ValueError."""
     version = record(o.Version, {"status": value} if isinstance(value, str) else value)
     if bool(version.version_id) == (version.status is not None):
         raise ValueError("a version is chosen by its id or by its status")

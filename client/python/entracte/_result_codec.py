@@ -141,6 +141,7 @@ def run_of(message: run_pb2.Run, result: generate_result_pb2.GenerateResult | No
         request_context_json=text_of(message, "request_context"),
         result=None if result is None else result_of(result),
         follow_ups=tuple(follow_up_of(job) for job in message.follow_ups),
+        agent_version_id=message.agent_version_id,
     )
 
 

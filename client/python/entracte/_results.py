@@ -386,6 +386,7 @@ class Run:
     request_context_json: str | None
     result: GenerateResult | None = None
     follow_ups: tuple[FollowUp, ...] = ()
+    agent_version_id: str = ""
 
     @cached_property
     def request_context(self) -> Any:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, Unpack
 
 from entracte._agent import AgentClient
+from entracte._agents import AgentsClient
 from entracte._chunks import Chunk
 from entracte._client import Client, ClientOptions
 from entracte._fold import Fold
@@ -166,6 +167,21 @@ class SyncThreadsClient(Face):
     messages_page = blocking(ThreadsClient.messages_page)
 
 
+class SyncAgentsClient(Face):
+    """The agents of a server, for blocking code; see `AgentsClient`."""
+
+    _inner: AgentsClient
+
+    list = iterating(AgentsClient.list)
+    list_page = blocking(AgentsClient.list_page)
+    get = blocking(AgentsClient.get)
+    create_version = blocking(AgentsClient.create_version)
+    publish = blocking(AgentsClient.publish)
+    archive = blocking(AgentsClient.archive)
+    versions = iterating(AgentsClient.versions)
+    versions_page = blocking(AgentsClient.versions_page)
+
+
 class SyncClient:
     """A connection to an Entracte server, for blocking code; see `Client`.
 
@@ -187,6 +203,8 @@ class SyncClient:
         """What waits for people, and what people decided."""
         self.threads = SyncThreadsClient(self._loop, self._client.threads)
         """Conversations: making, reading, changing and deleting them."""
+        self.agents = SyncAgentsClient(self._loop, self._client.agents)
+        """Which agents there are, and the versions of those that are made of data."""
 
     def agent(self, agent_id: str) -> SyncAgentClient:
         """An agent by its id. Whether it exists shows when a run is started: AgentNotFound."""

@@ -115,6 +115,9 @@ export class NotFound extends EntracteError {
 /** No such agent. Metadata: `agent_id`. */
 export class AgentNotFound extends NotFound {}
 
+/** The agent has no such version. Metadata: `agent_id`, `version_id`. */
+export class AgentVersionNotFound extends NotFound {}
+
 /** No such run. Metadata: `run_id`. */
 export class RunNotFound extends NotFound {}
 
@@ -135,6 +138,9 @@ export class AlreadyExists extends EntracteError {
 /** The run id is taken. Metadata: `run_id`. */
 export class RunAlreadyExists extends AlreadyExists {}
 
+/** An agent of this id is written in Python. Metadata: `agent_id`. */
+export class AgentDefinedInCode extends AlreadyExists {}
+
 /** The thread id is taken. Metadata: `thread_id`. */
 export class ThreadExists extends AlreadyExists {}
 
@@ -145,6 +151,15 @@ export class WorkerToolExists extends AlreadyExists {}
 export class FailedPrecondition extends EntracteError {
   static override readonly code: StatusCode = "FAILED_PRECONDITION";
 }
+
+/** The agent has no version of the status that the run was to use. Metadata: `agent_id`, `status`. */
+export class AgentNotPublished extends FailedPrecondition {}
+
+/** The version was archived: no new run can use it. Metadata: `agent_id`, `version_id`. */
+export class AgentVersionArchived extends FailedPrecondition {}
+
+/** The version names something that this server does not have. Metadata: `agent_id`, `version_id`. */
+export class AgentVersionUnusable extends FailedPrecondition {}
 
 /** The call was decided before. Metadata: `pending_call_id`, `decision_id`, `verb`, `principal`, `decide_time`. */
 export class PendingCallAlreadyDecided extends FailedPrecondition {}
@@ -277,6 +292,9 @@ export class Aborted extends EntracteError {
 
 /** The run is owned by a process that cannot be reached. */
 export class RunLeaseLost extends Aborted {}
+
+/** Another version is published than the one that was to be replaced. Metadata: `agent_id`, `published_version_id`. */
+export class PublishedVersionChanged extends Aborted {}
 
 /** Another run has the thread, or others wait for it. Metadata: `thread_id`, `run_id`, `state`. */
 export class ThreadBusy extends Aborted {}

@@ -17,7 +17,7 @@ from entracte_server.agents.remote import RemoteTool
 from entracte_server.agents.scorers import LlmScorer, Scorer, Scorers, choices, registered
 from entracte_server.agents.stopping import Price, StopWhen, TaskCheck
 from entracte_server.agents.structured import StructuredOutputLike, structured_from
-from entracte_server.agents.tools import Tool
+from entracte_server.agents.tools import NAME, Tool
 from entracte_server.agents.toolsets import SEPARATOR, Toolset
 from entracte_server.agents.working_memory import TOOL_NAME
 from entracte_server.domain import json_text
@@ -312,12 +312,15 @@ class App:
         prices: What models cost, by `provider/model`.
         toolsets: Tools, those of MCP servers among them, for agents and callers to choose by the
             toolset's name.
+        tools: What is offered to agents made of data, which name a tool by its name, or by its key in a
+            mapping.
+        models: Model objects that agents made of data, and whoever else names a model, find by their names.
         approval_predicates: Functions for approval policies, by name. Each gets an `ApprovalRequest`
             and says whether a person must approve the call; one that raises says yes. It runs on the
             event loop, so it decides by what it is given, without waiting for anything.
 
-    Raises `ValueError` for two agents, toolsets, scorers or hooks of one name (those of agents included), and
-    for an agent that names what is not there.
+    Raises `ValueError` for two agents, toolsets, tools, models, scorers or hooks of one name (those of agents
+    included), and for an agent that names what is not there.
     """
 
     def __init__(
@@ -330,8 +333,21 @@ class App:
         prices: Mapping[str, Price] | None = None,
         toolsets: Iterable[Toolset | McpToolset] = (),
         approval_predicates: Mapping[str, ApprovalPredicate] | None = None,
+        tools: Iterable[Tool] | Mapping[str, Tool] = (),
+        models: Iterable[Model] = (),
     ) -> None:
         self.approval_predicates = checked_predicates(approval_predicates)
+        self.tools: dict[str, Tool] = {}
+        for key, item in tools.items() if isinstance(tools, Mapping) else [(t.name, t) for t in tools]:
+            if not NAME.fullmatch(key):
+                raise ValueError(f"{key!r} is no name for a tool: use 1 to 64 letters, digits, '_' and '-'")
+            if key in self.tools:
+                raise ValueError(f"two tools are called {key!r}")
+            self.tools[key] = item
+        self.models: dict[str, Model] = {}
+        for model in models:
+            if self.models.setdefault(model.name, model) is not model:
+                raise ValueError(f"two models are called {model.name!r}")
         self.toolsets: dict[str, Toolset | McpToolset] = {}
         for toolset in toolsets:
             if toolset.name in self.toolsets:
@@ -343,8 +359,6 @@ class App:
                 raise ValueError(f"two agents are called {agent.id!r}")
             self.agents[agent.id] = agent
         self.every_agent = with_sub_agents(self.agents.values())
-        for agent in self.every_agent.values():
-            agent.check(self.toolsets, self.approval_predicates)
         own = [item for agent in self.every_agent.values() for item in agent.own_scorers.values()]
         self.scorers = registered((*scorers, *own))
         own_hooks = [item for agent in self.every_agent.values() for item in agent.own_hooks]
@@ -352,13 +366,18 @@ class App:
         self.processors = registered_processors(processors)
         self.prices = dict(prices or {})
         for agent in self.every_agent.values():
-            for choice in agent.scorers:
-                if choice.scorer not in self.scorers:
-                    raise ValueError(f"agent {agent.id}: there is no scorer {choice.scorer!r}")
-            try:
-                self._check(agent)
-            except ValueError as error:
-                raise ValueError(f"agent {agent.id}: {error}") from None
+            self.check(agent)
+
+    def check(self, agent: Agent) -> None:
+        """Raises `ValueError` when an agent names something that is not here."""
+        agent.check(self.toolsets, self.approval_predicates)
+        for choice in agent.scorers:
+            if choice.scorer not in self.scorers:
+                raise ValueError(f"agent {agent.id}: there is no scorer {choice.scorer!r}")
+        try:
+            self._check(agent)
+        except ValueError as error:
+            raise ValueError(f"agent {agent.id}: {error}") from None
 
     def _check(self, agent: Agent) -> None:
         processor_chains.check(self.processors, (*agent.input_processors, *agent.output_processors))

@@ -62,23 +62,34 @@ class ApprovalPolicy:
         ):
             if isinstance(given, str):
                 raise ValueError(f"{what}: give a list of names, not the text {given!r}")
-        conditions = tuple(ApprovalExpression(*item) for item in (expressions or {}).items())
-        for item in conditions:
-            try:
-                compile_expression(item.expression)
-            except InvalidExpression as error:
-                raise ValueError(f"expressions: {item.tool!r}: {error}") from None
         self.rules = ApprovalRules(
             all=all,
             names=tuple(names),
             patterns=tuple(patterns),
             toolsets=tuple(toolsets),
             predicates=tuple(predicates),
-            expressions=conditions,
+            expressions=tuple(ApprovalExpression(*item) for item in (expressions or {}).items()),
         )
+        _check_expressions(self.rules)
+
+    @classmethod
+    def of(cls, rules: ApprovalRules) -> "ApprovalPolicy":
+        """The policy of rules as they are stored. Raises `ValueError`."""
+        policy = cls()
+        policy.rules = rules
+        _check_expressions(rules)
+        return policy
 
     def __repr__(self) -> str:
         return f"<ApprovalPolicy {self.rules}>"
+
+
+def _check_expressions(rules: ApprovalRules) -> None:
+    for item in rules.expressions:
+        try:
+            compile_expression(item.expression)
+        except InvalidExpression as error:
+            raise ValueError(f"expressions: {item.tool!r}: {error}") from None
 
 
 def checked_predicates(predicates: Mapping[str, ApprovalPredicate] | None) -> dict[str, ApprovalPredicate]:

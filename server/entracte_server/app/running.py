@@ -25,6 +25,10 @@ from entracte_server.telemetry.base import NOTHING, Telemetry
 _log = structlog.get_logger(__name__)
 
 
+MAX_KNOWN = 4096
+"""Agents, scorers and processors whose models are kept: those made of data come without end."""
+
+
 class Running(Data, frozen=True):
     """What runs."""
 
@@ -59,12 +63,17 @@ class Resolver:
         if models is None:
             # What processors ask about is what has not passed them yet.
             content = not isinstance(asker, Processor)
-            models = self._known[key] = tuple(self._model(item, content) for item in asker.models)
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            named = (self._own.get(item, item) if isinstance(item, str) else item for item in asker.models)
+            models = self._known[key] = tuple(self._model(item, content) for item in named)
         return models
 
     def check(self, app: App) -> None:
         """Looks whether all models of an app can be asked. Model objects that it has for structured output
-        and for titles can be named from then on."""
+        and for titles, and those it has by themselves, can be named from then on."""
+        for model in app.models.values():
+            self._know("named", model)
         for agent in app.every_agent.values():
             self(agent)
             recall = None if agent.memory is None else agent.memory.semantic_recall

@@ -17,7 +17,7 @@ from entracte_server.app.lifeline import STOP_MARGIN
 from entracte_server.app.supervisor import SupervisorSettings
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.models.providers import ProviderSettings
-from entracte_server.rpc.call import ROLES, Principal
+from entracte_server.rpc.call import Principal
 from entracte_server.rpc.server import ServerSettings
 from entracte_server.store.opening import without_password
 
@@ -62,7 +62,7 @@ class ApiKey(pydantic.BaseModel):
     key: Annotated[pydantic.SecretStr, pydantic.Field(min_length=8)]
     principal: Annotated[str, pydantic.Field(min_length=1)]
     tenant: Annotated[str, pydantic.Field(min_length=1)] = "default"
-    roles: list[Literal["run", "decide", "worker"]] = list(ROLES)  # type: ignore[arg-type]
+    roles: list[Literal["run", "decide", "worker", "author"]] = ["run", "decide", "worker"]
 
 
 class Settings(BaseSettings):
@@ -115,7 +115,8 @@ class Settings(BaseSettings):
         list[ApiKey],
         pydantic.Field(
             description="Credentials, a list of `{key, principal, tenant, roles}`. Roles: `run`, "
-            "`decide`, `worker`. Without any, the server listens on loopback only and everybody is `local`."
+            "`decide`, `worker` (these three unless given) and `author`. Without any, the server listens on "
+            "loopback only and everybody is `local`."
         ),
     ] = []
     tls_certificate: Annotated[

@@ -69,6 +69,13 @@ class PinnedTool(Data, frozen=True):
     worker: WorkerDefinition | None = None
 
 
+class AgentPin(Data, frozen=True):
+    """The version of an agent made of data that a run uses, from its beginning to its end."""
+
+    agent_id: str
+    version_id: str
+
+
 class ToolChoice(Data, frozen=True):
     """`mode` `tool` forces the tool called `tool_name`.
 
@@ -192,7 +199,8 @@ class ProcessorRef(Data, frozen=True):
 class RunOptions(Data, frozen=True):
     """Everything a caller may say about one run. JSON values are text. Times are in seconds.
 
-    None means "as the agent says, else the default". `active_tools` None means all.
+    None means "as the agent says, else the default". `active_tools` None means all. `versions` are those of
+    the agents made of data in the run's tree of agents, its own among them.
     """
 
     max_steps: int | None = None
@@ -231,3 +239,4 @@ class RunOptions(Data, frozen=True):
     memory: MemoryOptions | None = None
     save_per_step: bool = False
     delegation: DelegationHooks | None = None
+    versions: tuple[AgentPin, ...] = ()

@@ -28,6 +28,7 @@ from entracte_server.engine.questions import ask
 from entracte_server.engine.remembering import called_alike
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.starting import Start
+from entracte_server.engine.stored_agents import Lacking
 from entracte_server.engine.structured_request import with_schema
 from entracte_server.models.base import ModelError, ModelRequest
 from entracte_server.store.base import Decided, NotFound
@@ -203,7 +204,11 @@ async def _ask(
     questions = [_question(name, row) for name, row in by_name.items()]
     told = text_message("system", _TOLD.format(questions=json_text.dump(questions)))
     request = ModelRequest(messages=[told, *(m for m in said if m.role == "user")])
-    models = engine.models_of(run.agent_id)
+    try:
+        tree = await engine.agents.tree_of(run, next(iter(by_name.values())))
+    except Lacking as lacking:
+        raise ValueError(f"This server cannot read the message: {lacking}.") from None
+    models = engine.agents.models_of(tree.agent)
     wanted = with_schema(StructuredOutput(schema, injection="system"), request, models[0], False)
     return await ask(models, wanted, spent)
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from entracte_server.agents.agent import Agent
 from entracte_server.domain.runs import RunRow, Snapshot
-from entracte_server.engine.toolsets import needs_of
+from entracte_server.engine.stored_agents import Lacking
+from entracte_server.engine.toolsets import agent_need, needs_of
 from entracte_server.store.base import Store
 
 if TYPE_CHECKING:
@@ -17,27 +19,31 @@ async def lacking(engine: "Engine", run: RunRow) -> str | None:
     snapshot = await engine.store.load(run.tenant, run.run_id)
     if snapshot.run.cancel_reason is not None:
         return None
-    return lacks(engine, snapshot, await children_of(engine.store, snapshot))
+    missing = engine.lacks(needs(snapshot, await children_of(engine.store, snapshot)))
+    if missing is not None:
+        return missing
+    try:
+        await engine.agents.tree(run.tenant, run.agent_id, snapshot.spec.options.versions)
+    except Lacking as lack:
+        return str(lack)
+    return None
 
 
-async def lacking_below(engine: "Engine", run: RunRow) -> str | None:
+async def lacking_below(engine: "Engine", run: RunRow, agent: Agent) -> str | None:
     """As `lacking`, for a run of an agent that is here, and that nobody owns: None where it has no
     sub-agents."""
-    if run.owner or not engine.app.agents[run.agent_id].agents:
+    if run.owner or not agent.agents:
         return None
     return await lacking(engine, run)
 
 
-def lacks(engine: "Engine", snapshot: Snapshot, children: Sequence[Snapshot]) -> str | None:
-    """The first thing that a process lacks to go on with a run and those of the sub-agents it waits for."""
-    return engine.lacks(need for one in (snapshot, *children) for need in _needs(one))
-
-
-def _needs(snapshot: Snapshot) -> Iterator[str]:
-    """What a process must have registered, for a root beside its agent."""
-    if snapshot.spec.path:
-        yield f"agent {snapshot.run.agent_id}"
-    yield from needs_of(snapshot.spec.options)
+def needs(snapshot: Snapshot, children: Sequence[Snapshot]) -> Iterator[str]:
+    """What a process must have registered to go on with a run and those of the sub-agents it waits for,
+    beside the agent of the run."""
+    for one in (snapshot, *children):
+        if one.spec.path:
+            yield from agent_need(one.run.agent_id, one.spec.options)
+        yield from needs_of(one.spec.options)
 
 
 async def children_of(store: Store, snapshot: Snapshot) -> Sequence[Snapshot]:

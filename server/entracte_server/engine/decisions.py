@@ -36,6 +36,7 @@ from entracte_server.domain.threads import ThreadMessage
 from entracte_server.engine import claiming, spending
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.settle import validate
+from entracte_server.engine.stored_agents import Lacking
 from entracte_server.store.base import Decide, Decided, NotFound, Refused, RequestKey
 
 if TYPE_CHECKING:
@@ -294,25 +295,7 @@ async def _apply(
 ) -> CallRow:
     """The call's row after the decision. Raises `Refusal` when the decision does not fit it, or when
     nobody here could go on with the run."""
-    agent = engine.app.every_agent.get(pending.agent_id)
-    if agent is None or run.agent_id not in engine.app.agents:
-        missing = pending.agent_id if agent is None else run.agent_id
-        raise Refusal(
-            "AGENT_UNAVAILABLE",
-            f"The agent {missing!r} is not registered here; the run stays parked.",
-            run_id=run.run_id,
-            agent_id=missing,
-        )
-    lacking = engine.lacks(pending.needs)
-    if lacking is None:  # others of the tree may wait, too
-        lacking = await claiming.lacking_below(engine, run)
-    if lacking is not None:
-        raise Refusal(
-            "AGENT_UNAVAILABLE",
-            f"The run needs the {lacking}, which is not registered here; the run stays parked.",
-            run_id=run.run_id,
-            agent_id=run.agent_id,
-        )
+    agent = await agent_of(engine, run, pending)
     call = msgspec.structs.replace(
         call,
         state="decided",
@@ -340,6 +323,32 @@ async def _apply(
         return resumed(tool, run, pending, call, verdict.data or "null")
     tool = await tool_of(engine, agent, run, pending, call)
     return _approved(tool, run, pending, call, verdict.edited_args)
+
+
+async def agent_of(engine: "Engine", run: RunRow, pending: PendingRow) -> Agent:
+    """The agent whose call waits, in a process that can go on with all of its run. Raises `Refusal`
+    AGENT_UNAVAILABLE, STORE_UNAVAILABLE."""
+    try:
+        tree = await engine.agents.tree_of(run, pending)
+    except Lacking as lacking:
+        raise _agent_unavailable(run, run.agent_id, f"The run cannot go on here: {lacking}") from None
+    agent = tree.agents.get(pending.agent_id)
+    if agent is None:
+        what = f"The agent {pending.agent_id!r} is not registered here"
+        raise _agent_unavailable(run, pending.agent_id, what)
+    missing = engine.lacks(pending.needs)
+    if missing is None:  # others of the tree may wait, too
+        missing = await claiming.lacking_below(engine, run, tree.agent)
+    if missing is not None:
+        what = f"The run needs the {missing}, which is not registered here"
+        raise _agent_unavailable(run, run.agent_id, what)
+    return agent
+
+
+def _agent_unavailable(run: RunRow, agent_id: str, what: str) -> Refusal:
+    return Refusal(
+        "AGENT_UNAVAILABLE", f"{what}; the run stays parked.", run_id=run.run_id, agent_id=agent_id
+    )
 
 
 async def tool_of(

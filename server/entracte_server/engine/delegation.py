@@ -44,7 +44,7 @@ async def asked(
             "Do it yourself.",
             CODE,
         )
-    if agent.id not in run.services.app.every_agent:  # as when its parent was given it after the app was made
+    if agent.id not in run.family.agents:  # as when its parent was given it after the app was made
         return Outcome("error", f"The sub-agent {agent.name} is not registered here.", CODE)
     prompt = json_text.parse(arguments.text)["prompt"]
     said = tuple(turns(run.spec))
@@ -99,6 +99,7 @@ def _options(options: RunOptions, agent: Agent, pinned: tuple[PinnedTool, ...], 
         tracing_options=options.tracing_options,
         structured_output=None if structured is None else structured.options,
         pinned_tools=pinned,
+        versions=options.versions,
     )
 
 

@@ -37,6 +37,7 @@ from entracte_server.engine.score_jobs import ScoreJobs
 from entracte_server.engine.services import EmbedderResolver, ModelResolver, Services, given_only
 from entracte_server.engine.settings import EngineSettings
 from entracte_server.engine.starting import Start, Started, new_run
+from entracte_server.engine.stored_agents import Lacking, StoredAgents, Tree
 from entracte_server.engine.structured_request import as_sent, structuring_fault
 from entracte_server.engine.threads import refusal_of_claim
 from entracte_server.engine.title_jobs import TitleJobs
@@ -107,6 +108,7 @@ class Engine:
         self.desk = Desk(store, self.settings, self.lease, self.outside)
         self.hub = Hub(self.settings.reader_backlog, store.signals, self.desk)
         self._resolve = resolve
+        self.agents = StoredAgents(app, store, resolve, embedder)
         self.toolsets = Toolsets(app, store)
         self._services = Services(app, store, resolve, self.settings, telemetry, embedder, self.outside)
         self._limits = RunLimits(self.settings.max_runs, self.settings.runs_per_principal)
@@ -121,7 +123,8 @@ class Engine:
         self.broken: set[RunKey] = set()
         """Runs whose execution failed here without an end of the run."""
         scores = ScoreJobs(app.scorers, self._services.scorers, self.settings.scorer_timeout)
-        self._follow_ups = FollowUps(self, {"score": scores, "title": TitleJobs(app, store, resolve)})
+        titles = TitleJobs(app, store, resolve, self.agents)
+        self._follow_ups = FollowUps(self, {"score": scores, "title": titles})
         self._keeper = Keeper(self, Upkeep(self, self.settings).tick, self._follow_ups)
         self.draining = False
 
@@ -284,17 +287,6 @@ class Engine:
 
     # ---- runs ----
 
-    def agent(self, agent_id: str) -> Agent:
-        """Raises `Refusal` AGENT_NOT_FOUND."""
-        agent = self.app.agents.get(agent_id)
-        if agent is None:
-            raise Refusal("AGENT_NOT_FOUND", f"There is no agent {agent_id!r}.", agent_id=agent_id)
-        return agent
-
-    def models_of(self, agent_id: str) -> Sequence[Model]:
-        """The models of an agent, in the order they are tried. Raises `Refusal` AGENT_NOT_FOUND."""
-        return self._resolve(self.agent(agent_id))
-
     async def start(self, request: Start) -> Started:
         """Create a run and execute it. Returns when it is durable.
 
@@ -303,14 +295,16 @@ class Engine:
         """
         if self.draining:
             raise draining()
-        agent = self.agent(request.agent_id)
         try:
             if request.refusal is not None:
                 raise request.refusal
-            return await self._protected(self._start(agent, request))
+            tree = request.tree or await self.agents.choose(
+                request.tenant, request.agent_id, {}, drafts=False
+            )
+            return await self._protected(self._start(tree, request))
         except Refusal as refusal:
             # A repeated request starts nothing, so it is not refused for what it would start.
-            if refusal.reason not in NOT_NOW or request.request is None:
+            if not (refusal is request.refusal or refusal.reason in NOT_NOW) or request.request is None:
                 raise
             made = await self.store.find_request(request.request)
             if made is None:
@@ -322,12 +316,12 @@ class Engine:
         TOO_MANY_RUNS."""
         return self._limits.starting(request.tenant, request.principal)
 
-    async def _start(self, agent: Agent, request: Start) -> Started:
+    async def _start(self, tree: Tree, request: Start) -> Started:
         with self.room_for(request):
-            return await self._create(agent, request)
+            return await self._create(tree, request)
 
-    async def _create(self, agent: Agent, request: Start) -> Started:
-        now = now_ms()
+    async def _create(self, tree: Tree, request: Start) -> Started:
+        now, agent = now_ms(), tree.agent
         models = self._resolve(agent)
         if fault := structuring_fault(request.options, self._resolve):
             raise invalid("options.structured_output.model", fault)
@@ -347,7 +341,8 @@ class Engine:
             except (ThreadBelow, ThreadBusy, ThreadNotYours) as error:
                 raise refusal_of_claim(error, run.thread_id, claim) from None
             if created.made is None and not created.queued:
-                self._execute(agent, models, Snapshot(run, spec), announced=new.announced, segment=segment)
+                family = Family(snapshot := Snapshot(run, spec), agents=tree.agents)
+                self._execute(agent, models, snapshot, family, announced=new.announced, segment=segment)
         if created.replaced:
             self._free()
         if created.queued:
@@ -367,14 +362,13 @@ class Engine:
         agent: Agent,
         models: Sequence[Model],
         snapshot: Snapshot,
+        family: Family,
         *,
-        family: Family | None = None,
         announced: bool = False,
         exhausted: bool = False,
         segment: Segment | None = None,
     ) -> None:
         run = snapshot.run
-        family = family or Family(snapshot)
         key = (run.tenant, run.run_id)
         log = RunLog(self.store, self.hub, self.lease, run, self.settings.log_backlog)
         log.has_work = any(call.state == "started" for call in (*snapshot.calls, *snapshot.below))
@@ -437,21 +431,25 @@ class Engine:
             return
         exhausted = recovered and row.takeovers > MAX_TAKEOVERS
         children = await claiming.children_of(self.store, snapshot)
-        agent = self.app.agents.get(row.agent_id)
-        lacking = claiming.lacks(self, snapshot, children)
-        if (agent is None or lacking is not None) and snapshot.run.cancel_reason is None:
+        tree, lacking = None, self.lacks(claiming.needs(snapshot, children))
+        try:
+            tree = await self.agents.tree(row.tenant, row.agent_id, snapshot.spec.options.versions)
+        except Lacking as error:
+            lacking = lacking or str(error)
+        if lacking is not None and snapshot.run.cancel_reason is None:
             _log.error("agent_unavailable", run_id=row.run_id, agent_id=row.agent_id, missing=lacking)
             await self._give_back(row, snapshot, entering)
             return
         if lacking is not None:  # all that is left to do is to settle and end it
             snapshot, *children = map(bare, (snapshot, *children))
-        family = Family(snapshot, children, entering=entering, recovered=recovered)
-        if agent is None:  # which needs no agent either
-            self._execute(Agent(id=row.agent_id, model="none/none"), (), snapshot, family=family)
+        agents = tree.agents if tree is not None else self.app.every_agent
+        family = Family(snapshot, children, agents=agents, entering=entering, recovered=recovered)
+        if tree is None:  # which needs no agent either
+            self._execute(Agent(id=row.agent_id, model="none/none"), (), snapshot, family)
             return
         if recovered:
             snapshot = again(snapshot)
-        self._execute(agent, self._resolve(agent), snapshot, family=family, exhausted=exhausted)
+        self._execute(tree.agent, self._resolve(tree.agent), snapshot, family, exhausted=exhausted)
 
     async def _give_back(self, row: RunRow, snapshot: Snapshot, entering: frozenset[str]) -> None:
         """This process came to own a run that it cannot go on with: another one that can takes it over. What
@@ -556,10 +554,12 @@ class Engine:
         """A run with what it remembers of its thread. Raises `StoreUnavailable`."""
         return await recollected(self.store, snapshot)
 
-    def request_body(self, snapshot: Snapshot) -> str | None:
-        """The JSON text of the last request to the model, made again from what is stored; None
-        where there was none or the agent is gone."""
-        agent = self.app.every_agent.get(snapshot.run.agent_id)
+    async def request_body(self, snapshot: Snapshot) -> str | None:
+        """The JSON text of the last request to the model, made again from what is stored; None where it is
+        not wanted, where there was none, and where the agent is gone."""
+        if not snapshot.spec.options.include_request_body:
+            return None
+        agent = await self.agents.agent_of(snapshot)
         if agent is None:
             return None
         request = last_request(agent, snapshot, self.toolsets.tools_of(agent, snapshot.spec.options))

@@ -12,7 +12,7 @@ from entracte_server.domain.expiry import SYSTEM, OnExpiry
 from entracte_server.domain.ids import new_id
 from entracte_server.domain.options import ClientTool
 from entracte_server.domain.runs import CallRow, DecisionRow, Outcome, PendingRow, Resolution, RunRow
-from entracte_server.engine import claiming, decisions
+from entracte_server.engine import decisions
 from entracte_server.engine.expiry import EXPIRED
 from entracte_server.store.base import Decide, NotFound
 
@@ -43,10 +43,9 @@ async def decide_expired(engine: "Engine", pending: PendingRow, now: int) -> boo
     call = next((call for row, call in found if row.pending_call_id == pending.pending_call_id), None)
     if call is None:
         raise NotFound(f"pending call {pending.pending_call_id} was decided meanwhile")
-    agent = engine.app.every_agent.get(pending.agent_id)
-    if agent is None or run.agent_id not in engine.app.agents or engine.lacks(pending.needs) is not None:
-        return False
-    if await claiming.lacking_below(engine, run) is not None:
+    try:
+        agent = await decisions.agent_of(engine, run, pending)
+    except Refusal:
         return False
     tool = await decisions.tool_of(engine, agent, run, pending, call)
     decision_id = new_id()

@@ -1,6 +1,6 @@
 """The runs of a tree of agents in this process: a root's, and those that were delegated to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 
 class Family:
     """See the module. `stored` are the runs of sub-agents that the root waits for, as they are stored;
-    `entering` are calls that are marked as started and were not entered, whoever made them. `recovered`: the
-    process that executed them before is gone."""
+    `agents` are those that may have a run here, by id; `entering` are calls that are marked as started and
+    were not entered, whoever made them. `recovered`: the process that executed them before is gone."""
 
     def __init__(
         self,
         root: Snapshot,
         stored: Sequence[Snapshot] = (),
         *,
+        agents: Mapping[str, Agent],
         entering: frozenset[str] = frozenset(),
         recovered: bool = False,
     ) -> None:
+        self.agents = agents
         self.entering = entering
         self._members: dict[str, SubRun] = {}
         self._early: list[CallRow] = []
@@ -80,7 +82,7 @@ class Family:
         snapshot = self._stored.pop(call.child_run_id)
         # To be settled and ended, a run needs no agent.
         nobody = Agent(id=snapshot.run.agent_id, model="none/none")
-        agent = parent.services.app.every_agent.get(snapshot.run.agent_id, nobody)
+        agent = self.agents.get(snapshot.run.agent_id, nobody)
         return self._add(parent, call, agent, snapshot)
 
     def _add(self, parent: "RunExecution", call: CallRow, agent: Agent, snapshot: Snapshot) -> SubRun:

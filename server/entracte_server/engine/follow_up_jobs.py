@@ -17,7 +17,8 @@ def scorer_handler(name: str) -> str:
 
 
 def title_handler(agent_id: str) -> str:
-    """What a process must have to make a title of what an agent was asked: the agent."""
+    """What a process must have to make a title of what an agent was asked: the agent. Empty: one made of
+    data."""
     return f"title {agent_id}"
 
 
@@ -46,7 +47,9 @@ def follow_ups_of(
                 run_id=run_id,
                 kind="title",
                 name=TITLE,
-                handler=title_handler(agent.id),
+                handler=title_handler(
+                    "" if any(pin.agent_id == agent.id for pin in options.versions) else agent.id
+                ),
                 state="waiting",
                 create_time=now,
                 due_time=now,

@@ -167,7 +167,7 @@ class FollowUps:
         if lacking := runner.lacks(row):
             return Attempt(lacking)
         snapshot = await engine.recollected(await engine.store.load(row.tenant, row.run_id))
-        with engine.telemetry.afterwards(snapshot, engine.app.agents.get(snapshot.run.agent_id)):
+        with engine.telemetry.afterwards(snapshot, await engine.agents.agent_of(snapshot)):
             try:
                 return await runner.run(row, snapshot)
             except StoreError:

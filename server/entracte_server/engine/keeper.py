@@ -194,7 +194,7 @@ class Keeper:
             if rounds > PATIENCE and key not in self._unattended:
                 with contextlib.suppress(NotFound):
                     run = await engine.store.get_run(*key)
-                    if run.agent_id in engine.app.agents and key not in self._beyond:
+                    if key not in self._beyond and await engine.agents.knows(run.tenant, run.agent_id):
                         continue
                     self._unattended[key] = "AGENT_UNAVAILABLE"
                     engine.hub.wake(key)

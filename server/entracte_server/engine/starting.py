@@ -9,13 +9,15 @@ from entracte_server.domain.ids import new_id
 from entracte_server.domain.messages import Message
 from entracte_server.domain.options import RunOptions
 from entracte_server.domain.runs import RunRow, RunSpec
+from entracte_server.engine.stored_agents import Tree
 from entracte_server.store.base import ChunkRow, RequestKey
 from entracte_server.wire.codec import ChunkEncoder
 
 
 class Start(Data, frozen=True):
-    """A request to start a run. `run_id` empty: made here. `refusal`: why it cannot be started now; a
-    repeated request is answered all the same."""
+    """A request to start a run. `run_id` empty: made here. `tree`: its agent and those below it, where they
+    are chosen already. `refusal`: why it cannot be started now; a repeated request is answered all the
+    same."""
 
     tenant: str
     principal: str
@@ -25,6 +27,7 @@ class Start(Data, frozen=True):
     run_id: str = ""
     request: RequestKey | None = None
     refusal: Refusal | None = None
+    tree: Tree | None = None
 
 
 class Started(Data, frozen=True):

@@ -16,7 +16,7 @@ from entracte_server.engine.childlog import ChildLog, root_log
 from entracte_server.engine.endings import Ending
 from entracte_server.engine.judging import Budget
 from entracte_server.engine.run import RunExecution
-from entracte_server.engine.toolsets import needs_of
+from entracte_server.engine.toolsets import agent_need, needs_of
 from entracte_server.telemetry.base import Segment
 from entracte_server.wire.codec import ChunkEncoder
 
@@ -48,7 +48,7 @@ class SubRun(RunExecution):
         super().__init__(
             snapshot=snapshot,
             agent=agent,
-            models=services.resolve(agent) if agent.id in services.app.every_agent else (),
+            models=services.resolve(agent) if agent.id in parent.family.agents else (),
             services=services,
             log=ChildLog(root_log(parent.log), run, snapshot.spec.path),
             family=parent.family,
@@ -86,7 +86,7 @@ class SubRun(RunExecution):
     @property
     def needs(self) -> tuple[str, ...]:
         """See `RunExecution`."""
-        own = (f"agent {self.agent.id}", *needs_of(self.spec.options))
+        own = (*agent_need(self.agent.id, self.spec.options), *needs_of(self.spec.options))
         return tuple(dict.fromkeys((*self.parent.needs, *own)))
 
     @property

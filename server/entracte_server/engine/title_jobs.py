@@ -15,6 +15,7 @@ from entracte_server.engine.follow_ups import Attempt
 from entracte_server.engine.questions import ask, step_text
 from entracte_server.engine.runlog import now_ms
 from entracte_server.engine.services import ModelResolver
+from entracte_server.engine.stored_agents import Lacking, StoredAgents
 from entracte_server.models.base import Model, ModelError, ModelRequest
 from entracte_server.store.base import NotFound, RequestKey, Store
 from entracte_server.store.threads import UpdateThread
@@ -44,11 +45,11 @@ class TitleJobs:
 
     longest = TIME
 
-    def __init__(self, app: App, store: Store, resolve: ModelResolver) -> None:
-        self._agents = app.agents
+    def __init__(self, app: App, store: Store, resolve: ModelResolver, agents: StoredAgents) -> None:
+        self._agents = agents
         self._store = store
         self._resolve = resolve
-        self.handlers = frozenset(title_handler(agent_id) for agent_id in app.agents)
+        self.handlers = frozenset(title_handler(agent_id) for agent_id in ("", *app.agents))
 
     def lacks(self, row: FollowUpRow) -> str:
         """See `FollowUpRunner`."""
@@ -75,6 +76,8 @@ class TitleJobs:
             pass
         except (ModelError, Untitled) as fault:
             error = str(fault) or "the model failed"
+        except Lacking as lacking:
+            error = f"this server cannot make the title: {lacking}"
         return Attempt(
             error=json_text.scrub(error)[:MAX_ERROR],
             skipped=not title,
@@ -92,7 +95,8 @@ class TitleJobs:
             return (await store.get_thread(row.tenant, thread_id)).thread.title
         if (await store.get_thread(row.tenant, thread_id)).thread.title:
             return ""
-        agent = self._agents[snapshot.run.agent_id]
+        versions = snapshot.spec.options.versions
+        agent = (await self._agents.tree(row.tenant, snapshot.run.agent_id, versions)).agent
         answer = await ask(self._models(agent), ModelRequest(_question(agent, snapshot)), spent)
         title = cleaned(answer)
         if not title:

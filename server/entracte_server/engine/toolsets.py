@@ -167,11 +167,21 @@ def _chosen(agent: Agent, asked: Iterable[str]) -> Iterable[str]:
     return dict.fromkeys((*agent.toolsets, *asked))
 
 
+VERSION = "version"
+"""The kind of need that is an agent's version; see `stored_agents`."""
+
+
+def agent_need(agent_id: str, options: RunOptions) -> tuple[str, ...]:
+    """The need for an agent itself; of one made of data, what its version names is what is needed."""
+    return () if any(pin.agent_id == agent_id for pin in options.versions) else (f"agent {agent_id}",)
+
+
 def needs_of(options: RunOptions) -> tuple[str, ...]:
     """What must be registered in a process that goes on with a run, beside its agent."""
     servers = (tool.toolset for tool in options.pinned_tools if tool.worker is None)
     names = (*options.toolsets, *servers)
     needs = [f"toolset {name}" for name in dict.fromkeys(names)]
+    needs += [f"{VERSION} {pin.agent_id} {pin.version_id}" for pin in options.versions]
     processors = (*(options.input_processors or ()), *(options.output_processors or ()))
     needs += [f"processor {processor.name}" for processor in processors]
     if (structured := options.structured_output) is not None and structured.model:
@@ -205,6 +215,8 @@ def missing(app: App, needs: Iterable[str], resolve: Callable[[str], object]) ->
     }
     for need in needs:
         kind, _, name = need.partition(" ")
+        if kind == VERSION:  # whether it can be used is seen when its agent is made
+            continue
         if kind == "model":
             try:
                 resolve(name)

@@ -91,6 +91,7 @@ def same_app(app: App) -> str:
     owners = [
         *((f"agent {agent.id}", agent.tools) for agent in app.every_agent.values()),
         *((f"toolset {toolset.name}", toolset.tools) for toolset in app.toolsets.values()),
+        *([("tools", app.tools)] if app.tools else []),
     ]
     served = [
         (owner, sorted((name, tool.digest.hex()) for name, tool in tools.items())) for owner, tools in owners

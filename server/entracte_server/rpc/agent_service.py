@@ -17,17 +17,23 @@ from entracte_server.engine.decisions import Ref, Verdict
 from entracte_server.engine.engine import Engine
 from entracte_server.engine.reading import Reader
 from entracte_server.engine.starting import Start, Started
+from entracte_server.engine.stored_agents import Tree
 from entracte_server.rpc import checks
 from entracte_server.rpc.call import Context, current
+from entracte_server.rpc.memory_options import thread_of
 from entracte_server.rpc.messages import messages_from
 from entracte_server.rpc.options import check_supported, options_from
 from entracte_server.rpc.resources import decision_message, run_message
 from entracte_server.rpc.results import result_message
 from entracte_server.rpc.streaming import send
 from entracte_server.rpc.toolset_options import toolsets_from
+from entracte_server.rpc.version_options import version_choices
 from entracte_server.store.base import Decided
 
 RUN_ID_METADATA = "entracte-run-id"
+LATER = frozenset({"TOOLSET_UNAVAILABLE", "WORKER_TOOL_UNKNOWN"})
+"""Reasons for which a run cannot be started now that say nothing about the request."""
+
 ANSWERING = frozenset({"memory", "auto_resume_suspended_tools", "run_id"})
 """The options of a message that may answer a run: that one has options of its own."""
 
@@ -95,29 +101,42 @@ class AgentService:
         call = current.get()
         call.require("run")
         agent_id = checks.identifier("agent_id", request.agent_id)
-        agent = self._engine.agent(agent_id)
         if not request.messages:
             raise invalid("messages", "at least one message is required")
         run_id = checks.run_id("options.run_id", request.options.run_id) or new_id()
         call.run_id = run_id
         check_supported(request.options)
-        toolsets = toolsets_from(self._engine.app, agent, request.options)
+        choices = version_choices(request.options)
         start = Start(
             tenant=call.principal.tenant,
             principal=call.principal.name,
             agent_id=agent_id,
             input=messages_from("messages", request.messages),
-            options=RunOptions(),
+            options=RunOptions(memory=thread_of(request.options)),
             run_id=run_id,
             request=checks.request_key(request),
         )
+        agents, drafts = self._engine.agents, "author" in call.principal.roles
         try:
-            pinned = await self._engine.toolsets.pin(agent, toolsets, start.tenant)
+            tree = await agents.choose(start.tenant, agent_id, choices, drafts=drafts)
         except Refusal as refusal:
             return msgspec.structs.replace(start, refusal=refusal)
-        tools = self._engine.toolsets.server_tools(agent, toolsets, pinned)
-        options = options_from(self._engine.app, agent, request.options, tools, toolsets, pinned)
-        return msgspec.structs.replace(start, options=options)
+        try:
+            return await self._with_options(start, tree, request.options)
+        except Refusal as refusal:
+            # What is published now need not be what a request that is repeated began with.
+            if refusal.reason not in LATER and not tree.versions:
+                raise
+            return msgspec.structs.replace(start, refusal=refusal)
+
+    async def _with_options(self, start: Start, tree: Tree, options: options_pb2.GenerateOptions) -> Start:
+        engine, agent = self._engine, tree.agent
+        toolsets = toolsets_from(engine.app, agent, options)
+        pinned = await engine.toolsets.pin(agent, toolsets, start.tenant)
+        tools = engine.toolsets.server_tools(agent, toolsets, pinned)
+        made = options_from(engine.app, agent, options, tools, toolsets, pinned)
+        made = msgspec.structs.replace(made, versions=tree.versions)
+        return msgspec.structs.replace(start, options=made, tree=tree)
 
     async def _started(self, start: Start, context: Context) -> Started:
         started = await self._engine.start(start)
@@ -287,7 +306,7 @@ class AgentService:
 
     async def _result(self, snapshot: Snapshot) -> generate_result_pb2.GenerateResult:
         snapshot = await self._engine.recollected(snapshot)
-        return result_message(snapshot, lambda: self._engine.request_body(snapshot))
+        return result_message(snapshot, await self._engine.request_body(snapshot))
 
 
 def _is_replayed(said: Decided | Unanswered) -> bool:

@@ -9,9 +9,10 @@ import grpc.aio
 from entracte_server.domain.data import Data
 from entracte_server.domain.errors import Refusal
 
-ROLES = ("run", "decide", "worker")
+ROLES = ("run", "decide", "worker", "author")
 """`run` may start, cancel and delete runs; `decide` may answer calls; `worker` may register tools and execute
-calls of them. Reading needs no role."""
+calls of them; `author` may make and publish agents made of data, and run their drafts. Reading needs no
+role."""
 
 
 class Principal(Data, frozen=True):

@@ -73,6 +73,11 @@ def memory_from(agent: Agent, options: options_pb2.GenerateOptions) -> MemoryOpt
     )
 
 
+def thread_of(options: options_pb2.GenerateOptions) -> MemoryOptions | None:
+    """Only the thread of a run, of whatever agent; None where it has none. Raises `Refusal`."""
+    return MemoryOptions(*_thread(options.memory)) if options.HasField("memory") else None
+
+
 def save_per_step(options: options_pb2.GenerateOptions) -> bool:
     """Whether what is said is added to the thread after each step. Raises `Refusal`."""
     if options.save_per_step and not options.HasField("memory"):

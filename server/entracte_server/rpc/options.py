@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from entracte.v1 import options_pb2, pending_call_pb2
+from entracte.v1 import agent_pb2, options_pb2, pending_call_pb2
 from entracte_server.agents.agent import Agent, App
 from entracte_server.agents.expiry import MAX_SECONDS
 from entracte_server.agents.tools import NAME, Tool
@@ -78,6 +78,7 @@ SUPPORTED = frozenset(
         "auto_resume_suspended_tools",
         "memory",
         "save_per_step",
+        "versions",
     }
 )
 """The options this version acts on; any other that is set is refused."""
@@ -85,6 +86,9 @@ SUPPORTED = frozenset(
 MAX_CLIENT_TOOLS = 128
 MAX_TIMEOUT = 366 * 86400
 MAX_RATE_LIMIT_WAIT = 86400
+
+_OURS = (options_pb2.DESCRIPTOR, agent_pb2.DESCRIPTOR)
+"""The files of the contract that say what is to be done."""
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 
@@ -110,7 +114,7 @@ def check_supported(options: options_pb2.GenerateOptions) -> None:
     for descriptor, _ in options.ListFields():
         if descriptor.name not in SUPPORTED:
             raise checks.unsupported(f"options.{descriptor.name}")
-    _refuse_unknown("options", options)
+    refuse_unknown("options", options)
 
 
 def options_from(
@@ -176,25 +180,25 @@ def options_from(
     return made
 
 
-def _refuse_unknown(path: str, message: Message) -> None:
-    """A field that a newer contract has is an option all the same: it is not ignored."""
+def refuse_unknown(path: str, message: Message) -> None:
+    """A field that a newer contract has is an option all the same: it is not ignored. Raises `Refusal`."""
     for unknown in UnknownFieldSet(message):  # type: ignore[attr-defined]
         raise checks.unsupported(f"{path}.{unknown.field_number}")
     for descriptor, value in message.ListFields():
         kind = descriptor.message_type
         if kind is not None and kind.GetOptions().map_entry:
             of = kind.fields_by_name["value"].message_type
-            if of is not None and of.file is options_pb2.DESCRIPTOR:
+            if of is not None and of.file in _OURS:
                 for key, item in sorted(value.items()):
-                    _refuse_unknown(f"{path}.{descriptor.name}.{str(key)[:80]}", item)
+                    refuse_unknown(f"{path}.{descriptor.name}.{str(key)[:80]}", item)
             continue
-        if kind is None or kind.file is not options_pb2.DESCRIPTOR:
+        if kind is None or kind.file not in _OURS:
             continue
         if descriptor.is_repeated:
             for i, item in enumerate(value):
-                _refuse_unknown(f"{path}.{descriptor.name}[{i}]", item)
+                refuse_unknown(f"{path}.{descriptor.name}[{i}]", item)
         else:
-            _refuse_unknown(f"{path}.{descriptor.name}", value)
+            refuse_unknown(f"{path}.{descriptor.name}", value)
 
 
 def _at_least_one(options: options_pb2.GenerateOptions, name: str) -> int | None:

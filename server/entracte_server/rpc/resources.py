@@ -40,6 +40,7 @@ def run_message(
         pending_calls=[pending_message(row) for row in pending],
         request_context=values.json(request_context),
         follow_ups=[follow_up_message(row) for row in follow_ups],
+        agent_version_id=run.agent_version,
     )
     if run.finish_time:
         message.finish_time.CopyFrom(values.timestamp(run.finish_time))

@@ -1,6 +1,6 @@
 """What a run has come to, from its stored steps and calls: the one way a result is made, whoever asks."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from entracte.v1 import chunk_pb2, generate_result_pb2, message_pb2
 from entracte_server.domain import chunks as c
@@ -100,11 +100,9 @@ def _with_metadata(
         yield copy
 
 
-def result_message(
-    snapshot: Snapshot, request_body: Callable[[], str | None] = lambda: None
-) -> generate_result_pb2.GenerateResult:
+def result_message(snapshot: Snapshot, request_body: str | None = None) -> generate_result_pb2.GenerateResult:
     """The result of a run, with what it remembers, as it is stored: final when the run has ended,
-    what there is so far otherwise. `request_body` gives the last request's body where it is wanted."""
+    what there is so far otherwise. `request_body` is the last request's body, where it is wanted."""
     run, steps = snapshot.run, snapshot.steps
     calls: dict[int, list[CallRow]] = {}
     for call in sorted(snapshot.calls, key=lambda k: (k.step, k.index)):
@@ -186,8 +184,8 @@ def result_message(
         result.error.CopyFrom(values.run_error(run.error))
     if waiting:
         result.suspend_payload.CopyFrom(_suspend_payload(waiting[0]))
-    if snapshot.spec.options.include_request_body and (body := request_body()) is not None:
-        result.request.body.text = body
+    if request_body is not None:
+        result.request.body.text = request_body
     if snapshot.spec.options.return_scorer_data:
         seen = [record for record in steps if not record.held]
         given = scorer_input(run, spec, seen, snapshot.calls)

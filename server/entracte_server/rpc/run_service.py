@@ -58,7 +58,7 @@ class RunService:
         if request.omit_result:
             return pb.GetRunResponse(run=run)
         snapshot = await self._engine.recollected(snapshot)
-        result = result_message(snapshot, lambda: self._engine.request_body(snapshot))
+        result = result_message(snapshot, await self._engine.request_body(snapshot))
         return pb.GetRunResponse(run=run, result=result)
 
     async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:

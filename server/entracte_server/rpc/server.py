@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha import reflection
 
 from entracte.v1 import (
     agent_service_pb2,
+    catalog_service_pb2,
     inbox_service_pb2,
     run_service_pb2,
     thread_service_pb2,
@@ -20,6 +21,7 @@ from entracte_server.domain.data import Data
 from entracte_server.engine.engine import Engine
 from entracte_server.rpc.agent_service import AgentService
 from entracte_server.rpc.call import Principal
+from entracte_server.rpc.catalog_service import CatalogService
 from entracte_server.rpc.inbox_service import InboxService
 from entracte_server.rpc.middleware import (
     Authentication,
@@ -42,6 +44,7 @@ SERVICES = {
     "InboxService": inbox_service_pb2.DESCRIPTOR.services_by_name["InboxService"],
     "ThreadService": thread_service_pb2.DESCRIPTOR.services_by_name["ThreadService"],
     "WorkerService": worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"],
+    "CatalogService": catalog_service_pb2.DESCRIPTOR.services_by_name["CatalogService"],
 }
 
 WAITING = frozenset({"Generate"})
@@ -133,6 +136,7 @@ class Server:
             "InboxService": InboxService(engine),
             "ThreadService": ThreadService(engine),
             "WorkerService": WorkerService(engine),
+            "CatalogService": CatalogService(engine),
         }
         for name, descriptor in SERVICES.items():
             register(self._server, descriptor, servicers[name], layers)

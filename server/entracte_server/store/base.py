@@ -36,12 +36,14 @@ from entracte_server.domain.runs import (
 )
 from entracte_server.domain.threads import ThreadMessage
 from entracte_server.domain.work import CloseWork, NewWork
+from entracte_server.store.catalog import CatalogStore
 from entracte_server.store.changes import ChildWrite as ChildWrite
 from entracte_server.store.changes import RunPatch as RunPatch
 from entracte_server.store.changes import Standing as Standing
 from entracte_server.store.errors import LeaseLost as LeaseLost
 from entracte_server.store.errors import MemoryChanged as MemoryChanged
 from entracte_server.store.errors import NotFound as NotFound
+from entracte_server.store.errors import PublishedChanged as PublishedChanged
 from entracte_server.store.errors import RefusalCause as RefusalCause
 from entracte_server.store.errors import Refused as Refused
 from entracte_server.store.errors import RequestReused as RequestReused
@@ -324,7 +326,7 @@ class ClaimFollowUps(Data, frozen=True):
     given_up: int = 0
 
 
-class Store(ThreadStore, WorkingMemoryStore, VectorStore, WorkStore, Protocol):
+class Store(ThreadStore, WorkingMemoryStore, VectorStore, WorkStore, CatalogStore, Protocol):
     """Keeps runs. All methods raise `StoreUnavailable` when the database does not answer.
 
     Cursors of lists are opaque to callers; empty starts at the beginning; one that is none of this list
@@ -396,8 +398,9 @@ class Store(ThreadStore, WorkingMemoryStore, VectorStore, WorkStore, Protocol):
         ...
 
     async def orphans(self, agents: frozenset[str], *, limit: int) -> list[RunRow]:
-        """Running root runs that no process that is alive owns, oldest first: of these agents, and of any
-        agent where somebody asked to cancel. Not those of a record format this code does not know."""
+        """Running root runs that no process that is alive owns, oldest first: of these agents and of those
+        made of data, and of any agent where somebody asked to cancel. Not those of a record format this code
+        does not know."""
         ...
 
     async def owned(self, process_id: str) -> list[RunRow]:
@@ -424,9 +427,9 @@ class Store(ThreadStore, WorkingMemoryStore, VectorStore, WorkStore, Protocol):
     # ---- upkeep ----
 
     async def expired(self, now: int, *, agents: frozenset[str], limit: int) -> list[PendingRow]:
-        """Open pending calls of any tenant, of these agents, that are past their `expire_time` at
-        `now`, the longest expired first. Those of runs that have ended are not open. Not those of a
-        record format this code does not know."""
+        """Open pending calls of any tenant, of these agents and of those made of data, that are past their
+        `expire_time` at `now`, the longest expired first. Those of runs that have ended are not open. Not
+        those of a record format this code does not know."""
         ...
 
     async def backlog(self) -> list[Backlog]:

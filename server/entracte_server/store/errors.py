@@ -77,6 +77,14 @@ class MemoryChanged(StoreError):
         self.row = row
 
 
+class PublishedChanged(StoreError):
+    """Another version of the agent is published than the change is for: `published`, empty for none."""
+
+    def __init__(self, published: str) -> None:
+        super().__init__(f"the version {published!r} is published")
+        self.published = published
+
+
 class RequestReused(StoreError):
     """The request id was used with another body."""
 

@@ -18,7 +18,7 @@ class RequestKey(Data, frozen=True):
 
 class Made(Data, frozen=True):
     """What an earlier request with the same id made. `run_id` is the thread's id where it made, changed or
-    deleted a thread."""
+    deleted a thread, and the version's where it made or changed a version of an agent."""
 
     run_id: str
     decision_id: str = ""

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from entracte_server.domain.agents import AgentDefinition, AgentVersionRow, MemorySettings, SubAgent
 from entracte_server.domain.chunks import PathElement
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.messages import FilePart, Message, TextPart
@@ -23,6 +24,7 @@ from entracte_server.store.base import (
     RunPatch,
     Store,
 )
+from entracte_server.store.catalog import CreateAgentVersion, PublishAgentVersion
 from entracte_server.store.threads import DeleteThread, MessageRange, ThreadClaim
 from entracte_server.store.vectors import AddVectors, Reach
 from entracte_server.store.working_memory import Note, SetWorkingMemory
@@ -162,6 +164,24 @@ HAS, WAITS = (
 )
 REACH = Reach(TENANT, "resource", "e", "golden-thread")
 VECTOR = b"\x00\x00\x80\x3f\xff"
+VERSION = AgentVersionRow(
+    TENANT,
+    "golden-agent",
+    "golden-version",
+    "Golden",
+    "Grüße 🙈",
+    "alice",
+    NOW,
+    AgentDefinition(
+        models=("openai/gpt-5-mini",),
+        instructions=("Be kind.\0",),
+        tools=("refund",),
+        agents=(SubAgent("helper", "help"),),
+        defaults=RunOptions(max_steps=3),
+        memory=MemorySettings(last_messages=2),
+    ),
+    b"\x00source",
+)
 CREATION = a_request(request_id="golden-create")
 DECIDING = a_request(request_id="golden-decide", principal="bob", method="Resume")
 
@@ -195,6 +215,9 @@ async def fill(store: Store) -> None:
     await store.write(a_write(HAS, messages=MESSAGES, remembered=REMEMBERED, notes=(note,)))
     first, *_ = await store.unembedded(REACH, newest=9, limit=9)
     await store.add_vectors(AddVectors(TENANT, "e", ((first.thread, 1, VECTOR),)))
+    await store.create_agent_version(CreateAgentVersion(VERSION))
+    key = (TENANT, VERSION.agent_id, VERSION.version_id)
+    await store.publish_agent_version(PublishAgentVersion(*key, "bob", NOW + 5))
 
 
 async def check(store: Store) -> None:
@@ -202,6 +225,20 @@ async def check(store: Store) -> None:
     await check_runs(store)
     await check_threads(store)
     await check_working_memory(store)
+    await check_agents(store)
+
+
+async def check_agents(store: Store) -> None:
+    """Versions before had none."""
+    for agent in await store.list_agents(TENANT, after="", limit=9):
+        assert (agent.agent_id, agent.name, agent.published) == ("golden-agent", "Golden", "golden-version")
+        version = await store.get_agent_version(TENANT, "golden-agent", "golden-version")
+        assert version == replace(
+            VERSION, number=1, status="published", publisher="bob", publish_time=NOW + 5, is_published=True
+        )
+    new = replace(VERSION, version_id="golden-new")
+    row, _ = await store.create_agent_version(CreateAgentVersion(new))
+    assert (await store.get_agent(TENANT, "golden-agent")).draft == row.version_id
 
 
 async def check_working_memory(store: Store) -> None:

@@ -167,6 +167,22 @@ const (
 	// RESOURCE_EXHAUSTED. What the tool wrote is not written to its run yet: wait, and send it again.
 	// Metadata: `work_id`. Details: RetryInfo.
 	ErrorReason_ERROR_REASON_WORK_OUTPUT_FULL ErrorReason = 53
+	// NOT_FOUND. The agent has no such version. Metadata: `agent_id`, `version_id`.
+	ErrorReason_ERROR_REASON_AGENT_VERSION_NOT_FOUND ErrorReason = 60
+	// FAILED_PRECONDITION. The agent has no version of the status that the run was to use. Metadata:
+	// `agent_id`, `status` (`published` or `draft`).
+	ErrorReason_ERROR_REASON_AGENT_NOT_PUBLISHED ErrorReason = 61
+	// ALREADY_EXISTS. An agent of this id is written in Python. Metadata: `agent_id`.
+	ErrorReason_ERROR_REASON_AGENT_DEFINED_IN_CODE ErrorReason = 62
+	// FAILED_PRECONDITION. The version was archived: no new run can use it. Metadata: `agent_id`,
+	// `version_id`.
+	ErrorReason_ERROR_REASON_AGENT_VERSION_ARCHIVED ErrorReason = 63
+	// FAILED_PRECONDITION. The version names something that this server does not have. Metadata: `agent_id`,
+	// `version_id`.
+	ErrorReason_ERROR_REASON_AGENT_VERSION_UNUSABLE ErrorReason = 64
+	// ABORTED. Another version is published than the one that was to be replaced. Metadata: `agent_id`,
+	// `published_version_id` (empty for none).
+	ErrorReason_ERROR_REASON_PUBLISHED_VERSION_CHANGED ErrorReason = 65
 )
 
 // Enum value maps for ErrorReason.
@@ -226,6 +242,12 @@ var (
 		51: "ERROR_REASON_WORK_COMPLETED",
 		52: "ERROR_REASON_WORK_CANCELLED",
 		53: "ERROR_REASON_WORK_OUTPUT_FULL",
+		60: "ERROR_REASON_AGENT_VERSION_NOT_FOUND",
+		61: "ERROR_REASON_AGENT_NOT_PUBLISHED",
+		62: "ERROR_REASON_AGENT_DEFINED_IN_CODE",
+		63: "ERROR_REASON_AGENT_VERSION_ARCHIVED",
+		64: "ERROR_REASON_AGENT_VERSION_UNUSABLE",
+		65: "ERROR_REASON_PUBLISHED_VERSION_CHANGED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                  0,
@@ -282,6 +304,12 @@ var (
 		"ERROR_REASON_WORK_COMPLETED":               51,
 		"ERROR_REASON_WORK_CANCELLED":               52,
 		"ERROR_REASON_WORK_OUTPUT_FULL":             53,
+		"ERROR_REASON_AGENT_VERSION_NOT_FOUND":      60,
+		"ERROR_REASON_AGENT_NOT_PUBLISHED":          61,
+		"ERROR_REASON_AGENT_DEFINED_IN_CODE":        62,
+		"ERROR_REASON_AGENT_VERSION_ARCHIVED":       63,
+		"ERROR_REASON_AGENT_VERSION_UNUSABLE":       64,
+		"ERROR_REASON_PUBLISHED_VERSION_CHANGED":    65,
 	}
 )
 
@@ -316,7 +344,7 @@ var File_entracte_v1_errors_proto protoreflect.FileDescriptor
 
 const file_entracte_v1_errors_proto_rawDesc = "" +
 	"\n" +
-	"\x18entracte/v1/errors.proto\x12\ventracte.v1*\xff\x0e\n" +
+	"\x18entracte/v1/errors.proto\x12\ventracte.v1*\xf5\x10\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_REQUEST_INVALID\x10\x01\x12\x1d\n" +
@@ -372,7 +400,13 @@ const file_entracte_v1_errors_proto_rawDesc = "" +
 	"\x1cERROR_REASON_WORK_REASSIGNED\x102\x12\x1f\n" +
 	"\x1bERROR_REASON_WORK_COMPLETED\x103\x12\x1f\n" +
 	"\x1bERROR_REASON_WORK_CANCELLED\x104\x12!\n" +
-	"\x1dERROR_REASON_WORK_OUTPUT_FULL\x105B;\n" +
+	"\x1dERROR_REASON_WORK_OUTPUT_FULL\x105\x12(\n" +
+	"$ERROR_REASON_AGENT_VERSION_NOT_FOUND\x10<\x12$\n" +
+	" ERROR_REASON_AGENT_NOT_PUBLISHED\x10=\x12&\n" +
+	"\"ERROR_REASON_AGENT_DEFINED_IN_CODE\x10>\x12'\n" +
+	"#ERROR_REASON_AGENT_VERSION_ARCHIVED\x10?\x12'\n" +
+	"#ERROR_REASON_AGENT_VERSION_UNUSABLE\x10@\x12*\n" +
+	"&ERROR_REASON_PUBLISHED_VERSION_CHANGED\x10AB;\n" +
 	"\x0fdev.entracte.v1P\x01Z&entracte.dev/go/entracte/v1;entractev1b\x06proto3"
 
 var (

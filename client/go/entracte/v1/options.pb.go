@@ -585,7 +585,9 @@ type GenerateOptions struct {
 	RequestContext *Json `protobuf:"bytes,24,opt,name=request_context,json=requestContext,proto3" json:"request_context,omitempty"`
 	// How the run appears in traces.
 	TracingOptions *TracingOptions `protobuf:"bytes,25,opt,name=tracing_options,json=tracingOptions,proto3,oneof" json:"tracing_options,omitempty"`
-	// Which versions of data-defined agents to use, by agent id.
+	// Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+	// can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+	// role `author`.
 	Versions map[string]*VersionSelector `protobuf:"bytes,26,rep,name=versions,proto3" json:"versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Whether the provider's own events are streamed as `raw` chunks. Default: what the agent
 	// says, else false.
@@ -2473,7 +2475,7 @@ func (x *TracingOptions) GetTags() []string {
 	return nil
 }
 
-// Which version of a data-defined agent to use.
+// Which version to use of an agent made of data.
 type VersionSelector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By id or by status.

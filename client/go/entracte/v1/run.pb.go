@@ -134,9 +134,12 @@ type Run struct {
 	// The values given in `GenerateOptions.request_context`.
 	RequestContext *Json `protobuf:"bytes,19,opt,name=request_context,json=requestContext,proto3" json:"request_context,omitempty"`
 	// What is done about it after its end, and what came of that: filled in by GetRun and ListRuns.
-	FollowUps     []*FollowUp `protobuf:"bytes,20,rep,name=follow_ups,json=followUps,proto3" json:"follow_ups,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	FollowUps []*FollowUp `protobuf:"bytes,20,rep,name=follow_ups,json=followUps,proto3" json:"follow_ups,omitempty"`
+	// The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+	// of data, or what the author of one written in Python calls it, if anything.
+	AgentVersionId string `protobuf:"bytes,21,opt,name=agent_version_id,json=agentVersionId,proto3" json:"agent_version_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -309,11 +312,18 @@ func (x *Run) GetFollowUps() []*FollowUp {
 	return nil
 }
 
+func (x *Run) GetAgentVersionId() string {
+	if x != nil {
+		return x.AgentVersionId
+	}
+	return ""
+}
+
 var File_entracte_v1_run_proto protoreflect.FileDescriptor
 
 const file_entracte_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x15entracte/v1/run.proto\x12\ventracte.v1\x1a\x1bentracte/v1/follow_up.proto\x1a\x16entracte/v1/json.proto\x1a\x1eentracte/v1/pending_call.proto\x1a\x18entracte/v1/result.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x06\n" +
+	"\x15entracte/v1/run.proto\x12\ventracte.v1\x1a\x1bentracte/v1/follow_up.proto\x1a\x16entracte/v1/json.proto\x1a\x1eentracte/v1/pending_call.proto\x1a\x18entracte/v1/result.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\a\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12+\n" +
@@ -341,7 +351,8 @@ const file_entracte_v1_run_proto_rawDesc = "" +
 	"\rpending_calls\x18\x12 \x03(\v2\x18.entracte.v1.PendingCallR\fpendingCalls\x12:\n" +
 	"\x0frequest_context\x18\x13 \x01(\v2\x11.entracte.v1.JsonR\x0erequestContext\x124\n" +
 	"\n" +
-	"follow_ups\x18\x14 \x03(\v2\x15.entracte.v1.FollowUpR\tfollowUps*\xb3\x01\n" +
+	"follow_ups\x18\x14 \x03(\v2\x15.entracte.v1.FollowUpR\tfollowUps\x12(\n" +
+	"\x10agent_version_id\x18\x15 \x01(\tR\x0eagentVersionId*\xb3\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n" +

@@ -189,6 +189,26 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """RESOURCE_EXHAUSTED. What the tool wrote is not written to its run yet: wait, and send it again.
     Metadata: `work_id`. Details: RetryInfo.
     """
+    ERROR_REASON_AGENT_VERSION_NOT_FOUND: _ErrorReason.ValueType  # 60
+    """NOT_FOUND. The agent has no such version. Metadata: `agent_id`, `version_id`."""
+    ERROR_REASON_AGENT_NOT_PUBLISHED: _ErrorReason.ValueType  # 61
+    """FAILED_PRECONDITION. The agent has no version of the status that the run was to use. Metadata:
+    `agent_id`, `status` (`published` or `draft`).
+    """
+    ERROR_REASON_AGENT_DEFINED_IN_CODE: _ErrorReason.ValueType  # 62
+    """ALREADY_EXISTS. An agent of this id is written in Python. Metadata: `agent_id`."""
+    ERROR_REASON_AGENT_VERSION_ARCHIVED: _ErrorReason.ValueType  # 63
+    """FAILED_PRECONDITION. The version was archived: no new run can use it. Metadata: `agent_id`,
+    `version_id`.
+    """
+    ERROR_REASON_AGENT_VERSION_UNUSABLE: _ErrorReason.ValueType  # 64
+    """FAILED_PRECONDITION. The version names something that this server does not have. Metadata: `agent_id`,
+    `version_id`.
+    """
+    ERROR_REASON_PUBLISHED_VERSION_CHANGED: _ErrorReason.ValueType  # 65
+    """ABORTED. Another version is published than the one that was to be replaced. Metadata: `agent_id`,
+    `published_version_id` (empty for none).
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC was refused: the `reason` of the google.rpc.ErrorInfo (domain `entracte.dev`) that
@@ -364,5 +384,25 @@ over. Metadata: `work_id`.
 ERROR_REASON_WORK_OUTPUT_FULL: ErrorReason.ValueType  # 53
 """RESOURCE_EXHAUSTED. What the tool wrote is not written to its run yet: wait, and send it again.
 Metadata: `work_id`. Details: RetryInfo.
+"""
+ERROR_REASON_AGENT_VERSION_NOT_FOUND: ErrorReason.ValueType  # 60
+"""NOT_FOUND. The agent has no such version. Metadata: `agent_id`, `version_id`."""
+ERROR_REASON_AGENT_NOT_PUBLISHED: ErrorReason.ValueType  # 61
+"""FAILED_PRECONDITION. The agent has no version of the status that the run was to use. Metadata:
+`agent_id`, `status` (`published` or `draft`).
+"""
+ERROR_REASON_AGENT_DEFINED_IN_CODE: ErrorReason.ValueType  # 62
+"""ALREADY_EXISTS. An agent of this id is written in Python. Metadata: `agent_id`."""
+ERROR_REASON_AGENT_VERSION_ARCHIVED: ErrorReason.ValueType  # 63
+"""FAILED_PRECONDITION. The version was archived: no new run can use it. Metadata: `agent_id`,
+`version_id`.
+"""
+ERROR_REASON_AGENT_VERSION_UNUSABLE: ErrorReason.ValueType  # 64
+"""FAILED_PRECONDITION. The version names something that this server does not have. Metadata: `agent_id`,
+`version_id`.
+"""
+ERROR_REASON_PUBLISHED_VERSION_CHANGED: ErrorReason.ValueType  # 65
+"""ABORTED. Another version is published than the one that was to be replaced. Metadata: `agent_id`,
+`published_version_id` (empty for none).
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -288,7 +288,10 @@ class GenerateOptions(_message.Message):
 
     @_builtins.property
     def versions(self) -> _containers.MessageMap[_builtins.str, Global___VersionSelector]:
-        """Which versions of data-defined agents to use, by agent id."""
+        """Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+        can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+        role `author`.
+        """
 
     @_builtins.property
     def is_task_complete(self) -> Global___TaskCompletion:
@@ -1495,7 +1498,7 @@ Global___TracingOptions: _TypeAlias = TracingOptions  # noqa: Y015
 
 @_typing.final
 class VersionSelector(_message.Message):
-    """Which version of a data-defined agent to use."""
+    """Which version to use of an agent made of data."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -90,6 +90,7 @@ class Run(_message.Message):
     PENDING_CALLS_FIELD_NUMBER: _builtins.int
     REQUEST_CONTEXT_FIELD_NUMBER: _builtins.int
     FOLLOW_UPS_FIELD_NUMBER: _builtins.int
+    AGENT_VERSION_ID_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The id, unique per tenant."""
     agent_id: _builtins.str
@@ -116,6 +117,10 @@ class Run(_message.Message):
     """The root of its tree of agents; the run itself for a root."""
     parent_run_id: _builtins.str
     """The run that delegated to it; empty for a root."""
+    agent_version_id: _builtins.str
+    """The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+    of data, or what the author of one written in Python calls it, if anything.
+    """
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was created."""
@@ -171,10 +176,11 @@ class Run(_message.Message):
         pending_calls: _abc.Iterable[_pending_call_pb2.PendingCall] | None = ...,
         request_context: _json_pb2.Json | None = ...,
         follow_ups: _abc.Iterable[_follow_up_pb2.FollowUp] | None = ...,
+        agent_version_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "error", b"error", "finish_time", b"finish_time", "request_context", b"request_context", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "create_time", b"create_time", "error", b"error", "finish_reason", b"finish_reason", "finish_time", b"finish_time", "follow_ups", b"follow_ups", "last_sequence", b"last_sequence", "parent_run_id", b"parent_run_id", "pending_calls", b"pending_calls", "principal", b"principal", "request_context", b"request_context", "resource_id", b"resource_id", "root_run_id", b"root_run_id", "run_id", b"run_id", "state", b"state", "step", b"step", "stop_cause", b"stop_cause", "thread_id", b"thread_id", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "agent_version_id", b"agent_version_id", "create_time", b"create_time", "error", b"error", "finish_reason", b"finish_reason", "finish_time", b"finish_time", "follow_ups", b"follow_ups", "last_sequence", b"last_sequence", "parent_run_id", b"parent_run_id", "pending_calls", b"pending_calls", "principal", b"principal", "request_context", b"request_context", "resource_id", b"resource_id", "root_run_id", b"root_run_id", "run_id", b"run_id", "state", b"state", "step", b"step", "stop_cause", b"stop_cause", "thread_id", b"thread_id", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

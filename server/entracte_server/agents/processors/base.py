@@ -10,6 +10,7 @@ import pydantic
 
 from entracte_server.agents.scorers import NAME, NAME_RULE
 from entracte_server.domain import json_text
+from entracte_server.domain.options import ProcessorRef
 from entracte_server.models.base import Model, ModelRequest
 
 INPUT_HOOKS = ("process_input", "process_input_step", "process_llm_request")
@@ -203,7 +204,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function)
 
 
-Processors = Iterable[str | Processor]
+Processors = Iterable[str | Processor | ProcessorRef]
 """What an agent is given: processors, or names of those of the `App`."""
 
 

@@ -31,12 +31,13 @@ def chains(
     return list(dict.fromkeys(map(one, inputs))), list(dict.fromkeys(map(one, outputs)))
 
 
-def check(known: Mapping[str, Processor], chosen: Iterable[str | Processor]) -> None:
+def check(known: Mapping[str, Processor], chosen: Chosen) -> None:
     """Raises `ValueError` for a name that is not known."""
     for item in chosen:
-        if isinstance(item, str) and item not in known:
+        name = item.name if isinstance(item, ProcessorRef) else item
+        if isinstance(name, str) and name not in known:
             names = ", ".join(sorted(known)) or "none"
-            raise ValueError(f"there is no processor {item[:80]!r}; there are: {names}")
+            raise ValueError(f"there is no processor {name[:80]!r}; there are: {names}")
 
 
 __all__ = ["InvalidParameters", "chains", "check"]

@@ -2,6 +2,7 @@
 
 import click
 
+from entracte_server.app.cli.agents import agents
 from entracte_server.app.cli.inbox import inbox
 from entracte_server.app.cli.new import new
 from entracte_server.app.cli.runs import runs
@@ -24,4 +25,5 @@ main.add_command(generate)
 main.add_command(runs)
 main.add_command(inbox)
 main.add_command(threads)
+main.add_command(agents)
 main.add_command(version)

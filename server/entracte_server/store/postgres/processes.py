@@ -35,7 +35,9 @@ _ALIVE = (
 _ORPHANS = (
     f"SELECT {RUN_COLUMNS} FROM entracte.runs r WHERE r.state = 'running' AND r.root_run_id IS NULL "
     "AND r.format <= $1 "
-    f"AND (r.agent_id = ANY($2::text[]) OR r.cancel_reason IS NOT NULL) AND NOT {_ALIVE} "
+    "AND (r.agent_id = ANY($2::text[]) OR r.cancel_reason IS NOT NULL OR EXISTS (SELECT 1 "
+    "FROM entracte.agents a WHERE a.tenant = r.tenant AND a.agent_id = r.agent_id)) "
+    f"AND NOT {_ALIVE} "
     "ORDER BY r.seq LIMIT $3"
 )
 _OWNED = f"SELECT {RUN_COLUMNS} FROM entracte.runs WHERE state = 'running' AND owner = $1 ORDER BY seq"

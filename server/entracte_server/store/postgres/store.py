@@ -8,6 +8,7 @@ from typing import TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from entracte_server.domain.agents import AgentRow, AgentVersionRow
 from entracte_server.domain.follow_ups import FollowUpRow
 from entracte_server.domain.runs import CallRow, DecisionRow, PendingRow, RunRow, Snapshot
 from entracte_server.domain.threads import ThreadMessage, ThreadView
@@ -36,9 +37,11 @@ from entracte_server.store.base import (
     StoreUnavailable,
     Written,
 )
+from entracte_server.store.catalog import ArchiveAgentVersion, CreateAgentVersion, PublishAgentVersion
 from entracte_server.store.cursors import Cursors
 from entracte_server.store.interests import Interests
 from entracte_server.store.postgres import (
+    catalog,
     commands,
     follow_ups,
     lists,
@@ -306,6 +309,38 @@ class PostgresStore:
     async def sweep_work(self, *, limit: int) -> list[Swept]:
         """See `WorkStore.sweep_work`."""
         return await self._pool.execute(lambda at: workers.sweep(limit))
+
+    # ---- agents made of data ----
+
+    async def create_agent_version(self, op: CreateAgentVersion) -> tuple[AgentVersionRow, Made | None]:
+        """See `CatalogStore.create_agent_version`."""
+        return await self._asked(partial(catalog.create, op))
+
+    async def publish_agent_version(self, op: PublishAgentVersion) -> tuple[AgentVersionRow, Made | None]:
+        """See `CatalogStore.publish_agent_version`."""
+        return await self._asked(partial(catalog.publish, op))
+
+    async def archive_agent_version(self, op: ArchiveAgentVersion) -> tuple[AgentVersionRow, Made | None]:
+        """See `CatalogStore.archive_agent_version`."""
+        return await self._asked(partial(catalog.archive, op))
+
+    async def get_agent(self, tenant: str, agent_id: str) -> AgentRow:
+        """See `CatalogStore.get_agent`."""
+        return await self._pool.read(lambda: catalog.get_agent(tenant, agent_id))
+
+    async def get_agent_version(self, tenant: str, agent_id: str, version_id: str) -> AgentVersionRow:
+        """See `CatalogStore.get_agent_version`."""
+        return await self._pool.read(lambda: catalog.get_version(tenant, agent_id, version_id))
+
+    async def list_agents(self, tenant: str, *, after: str, limit: int) -> list[AgentRow]:
+        """See `CatalogStore.list_agents`."""
+        return await self._pool.read(lambda: catalog.list_agents(tenant, after, limit))
+
+    async def list_agent_versions(
+        self, tenant: str, agent_id: str, *, before: int, limit: int
+    ) -> list[AgentVersionRow]:
+        """See `CatalogStore.list_agent_versions`."""
+        return await self._pool.read(lambda: catalog.list_versions(tenant, agent_id, before, limit))
 
     # ---- processes ----
 

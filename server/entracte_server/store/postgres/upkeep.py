@@ -14,7 +14,8 @@ LOG_ROWS = 4096
 _EXPIRED = (
     f"SELECT {PENDING_COLUMNS} FROM {PENDING_WITH_RUN} "
     "WHERE p.state = 'open' AND p.expire_time > 0 AND p.expire_time < $1 AND p.format <= $2 "
-    "AND p.agent_id = ANY($3::text[]) ORDER BY p.expire_time, p.seq LIMIT $4"
+    "AND (p.agent_id = ANY($3::text[]) OR EXISTS (SELECT 1 FROM entracte.agents a "
+    "WHERE a.tenant = p.tenant AND a.agent_id = p.agent_id)) ORDER BY p.expire_time, p.seq LIMIT $4"
 )
 
 _BACKLOG = (

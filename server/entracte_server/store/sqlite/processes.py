@@ -114,6 +114,9 @@ def owners(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:
     return found & lasting, found - lasting
 
 
+_OF_DATA = "EXISTS (SELECT 1 FROM agents a WHERE a.tenant = runs.tenant AND a.agent_id = runs.agent_id)"
+
+
 def orphans(
     connection: sqlite3.Connection, dead: Collection[str], agents: Collection[str], limit: int
 ) -> list[RunRow]:
@@ -121,7 +124,7 @@ def orphans(
     marks, names = ", ".join("?" * len(dead)), ", ".join("?" * len(agents))
     rows = connection.execute(
         f"{_OWNED_BY} IN ({marks}) AND root_run_id IS NULL AND format <= ? "
-        f"AND (cancel_reason IS NOT NULL OR agent_id IN ({names})) "
+        f"AND (cancel_reason IS NOT NULL OR agent_id IN ({names}) OR {_OF_DATA}) "
         "ORDER BY seq LIMIT ?",
         (*dead, SNAPSHOT_FORMAT, *agents, limit),
     )

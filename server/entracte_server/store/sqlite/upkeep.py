@@ -19,7 +19,8 @@ _EXPIRED = (
     f"SELECT {PENDING_COLUMNS} FROM pending_calls p INDEXED BY pending_calls_expiring "
     "CROSS JOIN runs r ON r.seq = p.run "
     "WHERE p.state = 'open' AND p.expire_time > 0 AND p.expire_time < ? AND p.format <= ? "
-    "AND p.agent_id IN "
+    "AND (EXISTS (SELECT 1 FROM agents a WHERE a.tenant = p.tenant AND a.agent_id = p.agent_id) "
+    "OR p.agent_id IN "
 )
 # Tenant by tenant, so that only what is open is read.
 _BACKLOG = (
@@ -67,11 +68,9 @@ def expired(
     connection: sqlite3.Connection, now: int, agents: Collection[str], limit: int
 ) -> list[PendingRow]:
     """See `Store.expired`."""
-    if not agents:
-        return []
     names = ", ".join("?" * len(agents))
     rows = connection.execute(
-        f"{_EXPIRED} ({names}) ORDER BY p.expire_time, p.seq LIMIT ?", (now, SNAPSHOT_FORMAT, *agents, limit)
+        f"{_EXPIRED} ({names})) ORDER BY p.expire_time, p.seq LIMIT ?", (now, SNAPSHOT_FORMAT, *agents, limit)
     )
     return [pending_row(row) for row in rows]
 

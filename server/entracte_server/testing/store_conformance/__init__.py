@@ -34,7 +34,7 @@ The suites, each in the module of its name: `owner.OwnerSuite`, `decisions.Decis
 `processes.OwnershipSuite`, `processes.CommandSuite`, `signals.SignalSuite`, `upkeep.BacklogSuite`,
 `upkeep.ExpirySuite`, `upkeep.RetentionSuite`, `follow_ups.FollowUpSuite`, `threads.ThreadSuite`,
 `turns.TurnSuite`, `messages.MessageSuite`, `working_memory.WorkingMemorySuite`, `vectors.VectorSuite`,
-`children.ChildSuite`, `closing.CancellationSuite`, `closing.ClosingSuite`.
+`children.ChildSuite`, `catalog.CatalogSuite`, `closing.CancellationSuite`, `closing.ClosingSuite`.
 `interleavings.check_interleavings` plays random orders of events; it takes a function that makes an
 empty database each time, and opens one or several stores on it.
 

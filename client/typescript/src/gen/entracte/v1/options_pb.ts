@@ -210,7 +210,9 @@ export type GenerateOptions = Message<"entracte.v1.GenerateOptions"> & {
   tracingOptions?: TracingOptions | undefined;
 
   /**
-   * Which versions of data-defined agents to use, by agent id.
+   * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+   * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+   * role `author`.
    *
    * @generated from field: map<string, entracte.v1.VersionSelector> versions = 26;
    */
@@ -1406,7 +1408,7 @@ export const TracingOptionsSchema: GenMessage<TracingOptions> = /*@__PURE__*/
   messageDesc(file_entracte_v1_options, 19);
 
 /**
- * Which version of a data-defined agent to use.
+ * Which version to use of an agent made of data.
  *
  * @generated from message entracte.v1.VersionSelector
  */

@@ -35,13 +35,18 @@ final class Kinds {
     BY_REASON.put("REQUEST_ID_REUSED", RequestIdReusedException::new);
     BY_REASON.put("PAGE_TOKEN_INVALID", PageTokenInvalidException::new);
     BY_REASON.put("AGENT_NOT_FOUND", AgentNotFoundException::new);
+    BY_REASON.put("AGENT_VERSION_NOT_FOUND", AgentVersionNotFoundException::new);
     BY_REASON.put("RUN_NOT_FOUND", RunNotFoundException::new);
     BY_REASON.put("PENDING_CALL_NOT_FOUND", PendingCallNotFoundException::new);
     BY_REASON.put("THREAD_NOT_FOUND", ThreadNotFoundException::new);
     BY_REASON.put("WORK_NOT_FOUND", WorkNotFoundException::new);
     BY_REASON.put("RUN_ALREADY_EXISTS", RunAlreadyExistsException::new);
+    BY_REASON.put("AGENT_DEFINED_IN_CODE", AgentDefinedInCodeException::new);
     BY_REASON.put("THREAD_EXISTS", ThreadExistsException::new);
     BY_REASON.put("WORKER_TOOL_EXISTS", WorkerToolExistsException::new);
+    BY_REASON.put("AGENT_NOT_PUBLISHED", AgentNotPublishedException::new);
+    BY_REASON.put("AGENT_VERSION_ARCHIVED", AgentVersionArchivedException::new);
+    BY_REASON.put("AGENT_VERSION_UNUSABLE", AgentVersionUnusableException::new);
     BY_REASON.put("PENDING_CALL_ALREADY_DECIDED", PendingCallAlreadyDecidedException::new);
     BY_REASON.put("PENDING_CALL_AMBIGUOUS", PendingCallAmbiguousException::new);
     BY_REASON.put("PENDING_CALL_EXPIRED", PendingCallExpiredException::new);
@@ -73,6 +78,7 @@ final class Kinds {
     BY_REASON.put("SERVER_DRAINING", ServerDrainingException::new);
     BY_REASON.put("STORE_UNAVAILABLE", StoreUnavailableException::new);
     BY_REASON.put("RUN_LEASE_LOST", RunLeaseLostException::new);
+    BY_REASON.put("PUBLISHED_VERSION_CHANGED", PublishedVersionChangedException::new);
     BY_REASON.put("THREAD_BUSY", ThreadBusyException::new);
     BY_REASON.put("WORKING_MEMORY_CHANGED", WorkingMemoryChangedException::new);
     BY_REASON.put("WORKER_SESSION_REPLACED", WorkerSessionReplacedException::new);

@@ -481,6 +481,58 @@ public enum ErrorReason
    * <code>ERROR_REASON_WORK_OUTPUT_FULL = 53;</code>
    */
   ERROR_REASON_WORK_OUTPUT_FULL(53),
+  /**
+   * <pre>
+   * NOT_FOUND. The agent has no such version. Metadata: `agent_id`, `version_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_AGENT_VERSION_NOT_FOUND = 60;</code>
+   */
+  ERROR_REASON_AGENT_VERSION_NOT_FOUND(60),
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. The agent has no version of the status that the run was to use. Metadata:
+   * `agent_id`, `status` (`published` or `draft`).
+   * </pre>
+   *
+   * <code>ERROR_REASON_AGENT_NOT_PUBLISHED = 61;</code>
+   */
+  ERROR_REASON_AGENT_NOT_PUBLISHED(61),
+  /**
+   * <pre>
+   * ALREADY_EXISTS. An agent of this id is written in Python. Metadata: `agent_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_AGENT_DEFINED_IN_CODE = 62;</code>
+   */
+  ERROR_REASON_AGENT_DEFINED_IN_CODE(62),
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. The version was archived: no new run can use it. Metadata: `agent_id`,
+   * `version_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_AGENT_VERSION_ARCHIVED = 63;</code>
+   */
+  ERROR_REASON_AGENT_VERSION_ARCHIVED(63),
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. The version names something that this server does not have. Metadata: `agent_id`,
+   * `version_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_AGENT_VERSION_UNUSABLE = 64;</code>
+   */
+  ERROR_REASON_AGENT_VERSION_UNUSABLE(64),
+  /**
+   * <pre>
+   * ABORTED. Another version is published than the one that was to be replaced. Metadata: `agent_id`,
+   * `published_version_id` (empty for none).
+   * </pre>
+   *
+   * <code>ERROR_REASON_PUBLISHED_VERSION_CHANGED = 65;</code>
+   */
+  ERROR_REASON_PUBLISHED_VERSION_CHANGED(65),
   UNRECOGNIZED(-1),
   ;
 
@@ -955,6 +1007,58 @@ public enum ErrorReason
    * <code>ERROR_REASON_WORK_OUTPUT_FULL = 53;</code>
    */
   public static final int ERROR_REASON_WORK_OUTPUT_FULL_VALUE = 53;
+  /**
+   * <pre>
+   * NOT_FOUND. The agent has no such version. Metadata: `agent_id`, `version_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_AGENT_VERSION_NOT_FOUND = 60;</code>
+   */
+  public static final int ERROR_REASON_AGENT_VERSION_NOT_FOUND_VALUE = 60;
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. The agent has no version of the status that the run was to use. Metadata:
+   * `agent_id`, `status` (`published` or `draft`).
+   * </pre>
+   *
+   * <code>ERROR_REASON_AGENT_NOT_PUBLISHED = 61;</code>
+   */
+  public static final int ERROR_REASON_AGENT_NOT_PUBLISHED_VALUE = 61;
+  /**
+   * <pre>
+   * ALREADY_EXISTS. An agent of this id is written in Python. Metadata: `agent_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_AGENT_DEFINED_IN_CODE = 62;</code>
+   */
+  public static final int ERROR_REASON_AGENT_DEFINED_IN_CODE_VALUE = 62;
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. The version was archived: no new run can use it. Metadata: `agent_id`,
+   * `version_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_AGENT_VERSION_ARCHIVED = 63;</code>
+   */
+  public static final int ERROR_REASON_AGENT_VERSION_ARCHIVED_VALUE = 63;
+  /**
+   * <pre>
+   * FAILED_PRECONDITION. The version names something that this server does not have. Metadata: `agent_id`,
+   * `version_id`.
+   * </pre>
+   *
+   * <code>ERROR_REASON_AGENT_VERSION_UNUSABLE = 64;</code>
+   */
+  public static final int ERROR_REASON_AGENT_VERSION_UNUSABLE_VALUE = 64;
+  /**
+   * <pre>
+   * ABORTED. Another version is published than the one that was to be replaced. Metadata: `agent_id`,
+   * `published_version_id` (empty for none).
+   * </pre>
+   *
+   * <code>ERROR_REASON_PUBLISHED_VERSION_CHANGED = 65;</code>
+   */
+  public static final int ERROR_REASON_PUBLISHED_VERSION_CHANGED_VALUE = 65;
 
 
   public final int getNumber() {
@@ -1035,6 +1139,12 @@ public enum ErrorReason
       case 51: return ERROR_REASON_WORK_COMPLETED;
       case 52: return ERROR_REASON_WORK_CANCELLED;
       case 53: return ERROR_REASON_WORK_OUTPUT_FULL;
+      case 60: return ERROR_REASON_AGENT_VERSION_NOT_FOUND;
+      case 61: return ERROR_REASON_AGENT_NOT_PUBLISHED;
+      case 62: return ERROR_REASON_AGENT_DEFINED_IN_CODE;
+      case 63: return ERROR_REASON_AGENT_VERSION_ARCHIVED;
+      case 64: return ERROR_REASON_AGENT_VERSION_UNUSABLE;
+      case 65: return ERROR_REASON_PUBLISHED_VERSION_CHANGED;
       default: return null;
     }
   }

@@ -36,7 +36,7 @@ public final class Errors extends com.google.protobuf.GeneratedFile {
   static {
     java.lang.String[] descriptorData = {
       "\n\030entracte/v1/errors.proto\022\013entracte.v1*" +
-      "\377\016\n\013ErrorReason\022\034\n\030ERROR_REASON_UNSPECIF" +
+      "\365\020\n\013ErrorReason\022\034\n\030ERROR_REASON_UNSPECIF" +
       "IED\020\000\022 \n\034ERROR_REASON_REQUEST_INVALID\020\001\022" +
       "\035\n\031ERROR_REASON_JSON_INVALID\020\002\022\037\n\033ERROR_" +
       "REASON_SCHEMA_INVALID\020\003\022$\n ERROR_REASON_" +
@@ -84,8 +84,14 @@ public final class Errors extends com.google.protobuf.GeneratedFile {
       "ON_WORK_REASSIGNED\0202\022\037\n\033ERROR_REASON_WOR" +
       "K_COMPLETED\0203\022\037\n\033ERROR_REASON_WORK_CANCE" +
       "LLED\0204\022!\n\035ERROR_REASON_WORK_OUTPUT_FULL\020" +
-      "5B;\n\017dev.entracte.v1P\001Z&entracte.dev/go/" +
-      "entracte/v1;entractev1b\006proto3"
+      "5\022(\n$ERROR_REASON_AGENT_VERSION_NOT_FOUN" +
+      "D\020<\022$\n ERROR_REASON_AGENT_NOT_PUBLISHED\020" +
+      "=\022&\n\"ERROR_REASON_AGENT_DEFINED_IN_CODE\020" +
+      ">\022\'\n#ERROR_REASON_AGENT_VERSION_ARCHIVED" +
+      "\020?\022\'\n#ERROR_REASON_AGENT_VERSION_UNUSABL" +
+      "E\020@\022*\n&ERROR_REASON_PUBLISHED_VERSION_CH" +
+      "ANGED\020AB;\n\017dev.entracte.v1P\001Z&entracte.d" +
+      "ev/go/entracte/v1;entractev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

@@ -1153,7 +1153,9 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Which versions of data-defined agents to use, by agent id.
+   * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+   * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+   * role `author`.
    * </pre>
    *
    * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -1174,7 +1176,9 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Which versions of data-defined agents to use, by agent id.
+   * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+   * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+   * role `author`.
    * </pre>
    *
    * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -1185,7 +1189,9 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Which versions of data-defined agents to use, by agent id.
+   * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+   * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+   * role `author`.
    * </pre>
    *
    * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -1203,7 +1209,9 @@ dev.entracte.v1.VersionSelector defaultValue) {
   }
   /**
    * <pre>
-   * Which versions of data-defined agents to use, by agent id.
+   * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+   * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+   * role `author`.
    * </pre>
    *
    * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -7787,7 +7795,9 @@ dev.entracte.v1.ScorerOptions defaultValue) {
     }
     /**
      * <pre>
-     * Which versions of data-defined agents to use, by agent id.
+     * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+     * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+     * role `author`.
      * </pre>
      *
      * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -7808,7 +7818,9 @@ dev.entracte.v1.ScorerOptions defaultValue) {
     }
     /**
      * <pre>
-     * Which versions of data-defined agents to use, by agent id.
+     * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+     * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+     * role `author`.
      * </pre>
      *
      * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -7819,7 +7831,9 @@ dev.entracte.v1.ScorerOptions defaultValue) {
     }
     /**
      * <pre>
-     * Which versions of data-defined agents to use, by agent id.
+     * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+     * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+     * role `author`.
      * </pre>
      *
      * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -7836,7 +7850,9 @@ dev.entracte.v1.VersionSelector defaultValue) {
     }
     /**
      * <pre>
-     * Which versions of data-defined agents to use, by agent id.
+     * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+     * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+     * role `author`.
      * </pre>
      *
      * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -7858,7 +7874,9 @@ dev.entracte.v1.VersionSelector defaultValue) {
     }
     /**
      * <pre>
-     * Which versions of data-defined agents to use, by agent id.
+     * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+     * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+     * role `author`.
      * </pre>
      *
      * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -7881,7 +7899,9 @@ dev.entracte.v1.VersionSelector defaultValue) {
     }
     /**
      * <pre>
-     * Which versions of data-defined agents to use, by agent id.
+     * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+     * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+     * role `author`.
      * </pre>
      *
      * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -7898,7 +7918,9 @@ dev.entracte.v1.VersionSelector defaultValue) {
     }
     /**
      * <pre>
-     * Which versions of data-defined agents to use, by agent id.
+     * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+     * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+     * role `author`.
      * </pre>
      *
      * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -7916,7 +7938,9 @@ dev.entracte.v1.VersionSelector defaultValue) {
     }
     /**
      * <pre>
-     * Which versions of data-defined agents to use, by agent id.
+     * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+     * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+     * role `author`.
      * </pre>
      *
      * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>

@@ -748,7 +748,9 @@ public interface GenerateOptionsOrBuilder extends
 
   /**
    * <pre>
-   * Which versions of data-defined agents to use, by agent id.
+   * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+   * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+   * role `author`.
    * </pre>
    *
    * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -756,7 +758,9 @@ public interface GenerateOptionsOrBuilder extends
   int getVersionsCount();
   /**
    * <pre>
-   * Which versions of data-defined agents to use, by agent id.
+   * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+   * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+   * role `author`.
    * </pre>
    *
    * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -771,7 +775,9 @@ public interface GenerateOptionsOrBuilder extends
   getVersions();
   /**
    * <pre>
-   * Which versions of data-defined agents to use, by agent id.
+   * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+   * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+   * role `author`.
    * </pre>
    *
    * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -780,7 +786,9 @@ public interface GenerateOptionsOrBuilder extends
   getVersionsMap();
   /**
    * <pre>
-   * Which versions of data-defined agents to use, by agent id.
+   * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+   * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+   * role `author`.
    * </pre>
    *
    * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>
@@ -792,7 +800,9 @@ dev.entracte.v1.VersionSelector getVersionsOrDefault(
 dev.entracte.v1.VersionSelector defaultValue);
   /**
    * <pre>
-   * Which versions of data-defined agents to use, by agent id.
+   * Which versions to use of agents made of data, by agent id: of the run's own agent, and of those that it
+   * can delegate to. Default: the published ones. What a run begins with it keeps. Using a draft needs the
+   * role `author`.
    * </pre>
    *
    * <code>map&lt;string, .entracte.v1.VersionSelector&gt; versions = 26;</code>

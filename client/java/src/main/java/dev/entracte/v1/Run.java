@@ -44,6 +44,7 @@ private static final long serialVersionUID = 0L;
     parentRunId_ = "";
     pendingCalls_ = java.util.Collections.emptyList();
     followUps_ = java.util.Collections.emptyList();
+    agentVersionId_ = "";
   }
 
   public static final com.google.protobuf.Descriptors.Descriptor
@@ -853,6 +854,55 @@ private static final long serialVersionUID = 0L;
     return followUps_.get(index);
   }
 
+  public static final int AGENT_VERSION_ID_FIELD_NUMBER = 21;
+  @SuppressWarnings("serial")
+  private volatile java.lang.Object agentVersionId_ = "";
+  /**
+   * <pre>
+   * The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+   * of data, or what the author of one written in Python calls it, if anything.
+   * </pre>
+   *
+   * <code>string agent_version_id = 21;</code>
+   * @return The agentVersionId.
+   */
+  @java.lang.Override
+  public java.lang.String getAgentVersionId() {
+    java.lang.Object ref = agentVersionId_;
+    if (ref instanceof java.lang.String) {
+      return (java.lang.String) ref;
+    } else {
+      com.google.protobuf.ByteString bs = 
+          (com.google.protobuf.ByteString) ref;
+      java.lang.String s = bs.toStringUtf8();
+      agentVersionId_ = s;
+      return s;
+    }
+  }
+  /**
+   * <pre>
+   * The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+   * of data, or what the author of one written in Python calls it, if anything.
+   * </pre>
+   *
+   * <code>string agent_version_id = 21;</code>
+   * @return The bytes for agentVersionId.
+   */
+  @java.lang.Override
+  public com.google.protobuf.ByteString
+      getAgentVersionIdBytes() {
+    java.lang.Object ref = agentVersionId_;
+    if (ref instanceof java.lang.String) {
+      com.google.protobuf.ByteString b = 
+          com.google.protobuf.ByteString.copyFromUtf8(
+              (java.lang.String) ref);
+      agentVersionId_ = b;
+      return b;
+    } else {
+      return (com.google.protobuf.ByteString) ref;
+    }
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -926,6 +976,9 @@ private static final long serialVersionUID = 0L;
     }
     for (int i = 0; i < followUps_.size(); i++) {
       output.writeMessage(20, followUps_.get(i));
+    }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(agentVersionId_)) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 21, agentVersionId_);
     }
     getUnknownFields().writeTo(output);
   }
@@ -1014,6 +1067,9 @@ private static final long serialVersionUID = 0L;
           }
           size += 2 * count;
         }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(agentVersionId_)) {
+      size += com.google.protobuf.GeneratedMessage.computeStringSize(21, agentVersionId_);
+    }
     return size;
   }
   @java.lang.Override
@@ -1093,6 +1149,8 @@ private static final long serialVersionUID = 0L;
     }
     if (!getFollowUpsList()
         .equals(other.getFollowUpsList())) return false;
+    if (!getAgentVersionId()
+        .equals(other.getAgentVersionId())) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -1161,6 +1219,8 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + FOLLOW_UPS_FIELD_NUMBER;
       hash = (53 * hash) + getFollowUpsList().hashCode();
     }
+    hash = (37 * hash) + AGENT_VERSION_ID_FIELD_NUMBER;
+    hash = (53 * hash) + getAgentVersionId().hashCode();
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -1365,6 +1425,7 @@ private static final long serialVersionUID = 0L;
         followUpsBuilder_.clear();
       }
       bitField0_ = (bitField0_ & ~0x00080000);
+      agentVersionId_ = "";
       return this;
     }
 
@@ -1492,6 +1553,9 @@ private static final long serialVersionUID = 0L;
             ? requestContext_
             : requestContextBuilder_.build();
         to_bitField0_ |= 0x00000020;
+      }
+      if (((from_bitField0_ & 0x00100000) != 0)) {
+        result.agentVersionId_ = agentVersionId_;
       }
       result.bitField0_ |= to_bitField0_;
     }
@@ -1627,6 +1691,11 @@ private static final long serialVersionUID = 0L;
             followUpsBuilder_.addAllMessages(other.followUps_);
           }
         }
+      }
+      if (!other.getAgentVersionId().isEmpty()) {
+        agentVersionId_ = other.agentVersionId_;
+        bitField0_ |= 0x00100000;
+        onChanged();
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -1780,6 +1849,11 @@ private static final long serialVersionUID = 0L;
               }
               break;
             } // case 162
+            case 170: {
+              agentVersionId_ = input.readStringRequireUtf8();
+              bitField0_ |= 0x00100000;
+              break;
+            } // case 170
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -4288,6 +4362,103 @@ private static final long serialVersionUID = 0L;
         followUps_ = null;
       }
       return followUpsBuilder_;
+    }
+
+    private java.lang.Object agentVersionId_ = "";
+    /**
+     * <pre>
+     * The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+     * of data, or what the author of one written in Python calls it, if anything.
+     * </pre>
+     *
+     * <code>string agent_version_id = 21;</code>
+     * @return The agentVersionId.
+     */
+    public java.lang.String getAgentVersionId() {
+      java.lang.Object ref = agentVersionId_;
+      if (!(ref instanceof java.lang.String)) {
+        com.google.protobuf.ByteString bs =
+            (com.google.protobuf.ByteString) ref;
+        java.lang.String s = bs.toStringUtf8();
+        agentVersionId_ = s;
+        return s;
+      } else {
+        return (java.lang.String) ref;
+      }
+    }
+    /**
+     * <pre>
+     * The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+     * of data, or what the author of one written in Python calls it, if anything.
+     * </pre>
+     *
+     * <code>string agent_version_id = 21;</code>
+     * @return The bytes for agentVersionId.
+     */
+    public com.google.protobuf.ByteString
+        getAgentVersionIdBytes() {
+      java.lang.Object ref = agentVersionId_;
+      if (ref instanceof String) {
+        com.google.protobuf.ByteString b = 
+            com.google.protobuf.ByteString.copyFromUtf8(
+                (java.lang.String) ref);
+        agentVersionId_ = b;
+        return b;
+      } else {
+        return (com.google.protobuf.ByteString) ref;
+      }
+    }
+    /**
+     * <pre>
+     * The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+     * of data, or what the author of one written in Python calls it, if anything.
+     * </pre>
+     *
+     * <code>string agent_version_id = 21;</code>
+     * @param value The agentVersionId to set.
+     * @return This builder for chaining.
+     */
+    public Builder setAgentVersionId(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      agentVersionId_ = value;
+      bitField0_ |= 0x00100000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+     * of data, or what the author of one written in Python calls it, if anything.
+     * </pre>
+     *
+     * <code>string agent_version_id = 21;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearAgentVersionId() {
+      agentVersionId_ = getDefaultInstance().getAgentVersionId();
+      bitField0_ = (bitField0_ & ~0x00100000);
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+     * of data, or what the author of one written in Python calls it, if anything.
+     * </pre>
+     *
+     * <code>string agent_version_id = 21;</code>
+     * @param value The bytes for agentVersionId to set.
+     * @return This builder for chaining.
+     */
+    public Builder setAgentVersionIdBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      agentVersionId_ = value;
+      bitField0_ |= 0x00100000;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:entracte.v1.Run)

@@ -477,4 +477,26 @@ public interface RunOrBuilder extends
    */
   dev.entracte.v1.FollowUpOrBuilder getFollowUpsOrBuilder(
       int index);
+
+  /**
+   * <pre>
+   * The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+   * of data, or what the author of one written in Python calls it, if anything.
+   * </pre>
+   *
+   * <code>string agent_version_id = 21;</code>
+   * @return The agentVersionId.
+   */
+  java.lang.String getAgentVersionId();
+  /**
+   * <pre>
+   * The version of the agent that it uses, from its beginning to its end: the id of a version of an agent made
+   * of data, or what the author of one written in Python calls it, if anything.
+   * </pre>
+   *
+   * <code>string agent_version_id = 21;</code>
+   * @return The bytes for agentVersionId.
+   */
+  com.google.protobuf.ByteString
+      getAgentVersionIdBytes();
 }

@@ -44,7 +44,7 @@ public final class RunOuterClass extends com.google.protobuf.GeneratedFile {
       "tracte/v1/follow_up.proto\032\026entracte/v1/j" +
       "son.proto\032\036entracte/v1/pending_call.prot" +
       "o\032\030entracte/v1/result.proto\032\037google/prot" +
-      "obuf/timestamp.proto\"\233\005\n\003Run\022\016\n\006run_id\030\001" +
+      "obuf/timestamp.proto\"\265\005\n\003Run\022\016\n\006run_id\030\001" +
       " \001(\t\022\020\n\010agent_id\030\002 \001(\t\022$\n\005state\030\003 \001(\0162\025." +
       "entracte.v1.RunState\022\025\n\rlast_sequence\030\004 " +
       "\001(\004\022\014\n\004step\030\005 \001(\r\022/\n\013create_time\030\006 \001(\0132\032" +
@@ -61,13 +61,14 @@ public final class RunOuterClass extends com.google.protobuf.GeneratedFile {
       "nding_calls\030\022 \003(\0132\030.entracte.v1.PendingC" +
       "all\022*\n\017request_context\030\023 \001(\0132\021.entracte." +
       "v1.Json\022)\n\nfollow_ups\030\024 \003(\0132\025.entracte.v" +
-      "1.FollowUp*\263\001\n\010RunState\022\031\n\025RUN_STATE_UNS" +
-      "PECIFIED\020\000\022\024\n\020RUN_STATE_QUEUED\020\001\022\025\n\021RUN_" +
-      "STATE_RUNNING\020\002\022\027\n\023RUN_STATE_SUSPENDED\020\003" +
-      "\022\027\n\023RUN_STATE_SUCCEEDED\020\004\022\024\n\020RUN_STATE_F" +
-      "AILED\020\005\022\027\n\023RUN_STATE_CANCELLED\020\006B;\n\017dev." +
-      "entracte.v1P\001Z&entracte.dev/go/entracte/" +
-      "v1;entractev1b\006proto3"
+      "1.FollowUp\022\030\n\020agent_version_id\030\025 \001(\t*\263\001\n" +
+      "\010RunState\022\031\n\025RUN_STATE_UNSPECIFIED\020\000\022\024\n\020" +
+      "RUN_STATE_QUEUED\020\001\022\025\n\021RUN_STATE_RUNNING\020" +
+      "\002\022\027\n\023RUN_STATE_SUSPENDED\020\003\022\027\n\023RUN_STATE_" +
+      "SUCCEEDED\020\004\022\024\n\020RUN_STATE_FAILED\020\005\022\027\n\023RUN" +
+      "_STATE_CANCELLED\020\006B;\n\017dev.entracte.v1P\001Z" +
+      "&entracte.dev/go/entracte/v1;entractev1b" +
+      "\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -83,7 +84,7 @@ public final class RunOuterClass extends com.google.protobuf.GeneratedFile {
     internal_static_entracte_v1_Run_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_entracte_v1_Run_descriptor,
-        new java.lang.String[] { "RunId", "AgentId", "State", "LastSequence", "Step", "CreateTime", "UpdateTime", "FinishTime", "FinishReason", "StopCause", "Usage", "Error", "Principal", "ThreadId", "ResourceId", "RootRunId", "ParentRunId", "PendingCalls", "RequestContext", "FollowUps", });
+        new java.lang.String[] { "RunId", "AgentId", "State", "LastSequence", "Step", "CreateTime", "UpdateTime", "FinishTime", "FinishReason", "StopCause", "Usage", "Error", "Principal", "ThreadId", "ResourceId", "RootRunId", "ParentRunId", "PendingCalls", "RequestContext", "FollowUps", "AgentVersionId", });
     descriptor.resolveAllFeaturesImmutable();
     dev.entracte.v1.FollowUpOuterClass.getDescriptor();
     dev.entracte.v1.JsonOuterClass.getDescriptor();

@@ -7,7 +7,7 @@ package dev.entracte.v1;
 
 /**
  * <pre>
- * Which version of a data-defined agent to use.
+ * Which version to use of an agent made of data.
  * </pre>
  *
  * Protobuf type {@code entracte.v1.VersionSelector}
@@ -376,7 +376,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Which version of a data-defined agent to use.
+   * Which version to use of an agent made of data.
    * </pre>
    *
    * Protobuf type {@code entracte.v1.VersionSelector}
