@@ -31,10 +31,16 @@ def test_names_are_used_once() -> None:
 
 
 PLAYED_ONLY = {
+    "AGENT_DEFINED_IN_CODE",
+    "AGENT_NOT_PUBLISHED",
+    "AGENT_VERSION_ARCHIVED",
+    "AGENT_VERSION_NOT_FOUND",
+    "AGENT_VERSION_UNUSABLE",
     "ARGS_DIGEST_MISMATCH",
     "INTERNAL",
     "OPTION_UNSUPPORTED",
     "PENDING_CALL_EXPIRED",
+    "PUBLISHED_VERSION_CHANGED",
     "READER_TOO_SLOW",
     "RUN_FINISHED",
     "RUN_LEASE_LOST",
@@ -53,7 +59,7 @@ PLAYED_ONLY = {
     "WORK_REASSIGNED",
 }
 """Reasons that a real server gives for what a scenario cannot bring about, or not at a time of its choice, or
-that are about workers, which no scenario has."""
+that are about workers or the catalog, which no scenario has."""
 
 
 def _reasons_in(value: Any) -> Iterator[str]:
