@@ -97,7 +97,7 @@ async def test_no_worker(store: str) -> None:
     """A tool that was never registered: the run is refused. One without a worker: the call fails, after a
     while, and the model goes on."""
     it = app(calls("w__echo", {"n": 1}))
-    async with serving(it, store, tool_worker_wait=0.2) as (_, client):
+    async with serving(it, store, tool_worker_grace=1, tool_worker_wait=0.2) as (_, client):
         with pytest.raises(WorkerToolUnknown, match="w/echo"):
             await client.agent("a").generate("go", run_id="r")
         with pytest.raises(NotFound):
