@@ -15,6 +15,10 @@ ROWS: list[Row] = [
 ]
 BY_NAME = {row.name: row for row in ROWS}
 
+ELSEWHERE = {"versions": "tests/catalog/test_runs.py::test_a_run_keeps_the_version_it_began_with"}
+"""Options that runs of the matrix cannot have, and the test that suspends and restarts a run with them: its
+agent is written in Python, and only those made of data have versions to choose from."""
+
 EXCLUDED = {
     ("telemetry:off", "tracing_options"): "a run that is not traced has no trace to look at",
     ("output_processors", "stop_when:text"): "the text that is looked for is rewritten",

@@ -17,9 +17,10 @@ import structlog
 from entracte_server.rpc.options import SUPPORTED
 from tests.matrix.playing import check, play
 from tests.matrix.row import Row
-from tests.matrix.rows import BY_NAME, EXCLUDED, ROWS, all_pairs, excluded, groups_of_pairs
+from tests.matrix.rows import BY_NAME, ELSEWHERE, EXCLUDED, ROWS, all_pairs, excluded, groups_of_pairs
 from tests.telemetry.collector import Collector
 
+ROOT = Path(__file__).resolve().parents[2]
 ALL = os.environ.get("MATRIX") == "all"
 
 
@@ -66,7 +67,12 @@ async def test_together(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_every_option_has_a_row() -> None:
-    assert {row.option for row in ROWS} == SUPPORTED
+    """Or a test of its own, for a reason that is told."""
+    assert {row.option for row in ROWS} == SUPPORTED - ELSEWHERE.keys()
+    assert ELSEWHERE.keys() <= SUPPORTED
+    for place in ELSEWHERE.values():
+        file, _, name = place.partition("::")
+        assert f"\nasync def {name}(" in (ROOT / file).read_text()
 
 
 def test_what_is_paired() -> None:
