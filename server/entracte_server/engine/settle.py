@@ -165,9 +165,7 @@ class Settlement:
                     self._apply(call)
             if self.expired is not None or self.stopped is not None:
                 self._ready.clear()
-                for (
-                    child
-                ) in run.children.values():  # they end with the run, as soon as no tool of theirs runs
+                for child in run.children.values():  # they end as soon as no tool of theirs runs
                     child.hand_over()
                 if not self.busy:
                     return False
