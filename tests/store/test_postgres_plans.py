@@ -324,14 +324,22 @@ async def rows_read(postgres: Postgres, database: str) -> list[tuple[str, int, i
     )
 
 
-@pytest.mark.parametrize("statistics", [False, True], ids=["no statistics", "statistics"])
-async def test_nothing_reads_what_it_does_not_need(postgres: Postgres, statistics: bool) -> None:
+STATISTICS = {
+    "no statistics": "",
+    # Autovacuum comes by in the middle of a load: of one table it knows all, and of another nothing.
+    "some statistics": "ANALYZE entracte.agents, entracte.threads, entracte.runs",
+    "statistics": "ANALYZE",
+}
+
+
+@pytest.mark.parametrize("statistics", STATISTICS.values(), ids=STATISTICS)
+async def test_nothing_reads_what_it_does_not_need(postgres: Postgres, statistics: str) -> None:
     database = postgres.create_database()
     store = await PostgresStore.open(postgres.url(database))
     await store.close()
     fill(postgres, database)
     if statistics:
-        postgres.execute("ANALYZE", database)
+        postgres.execute(statistics, database)
     await all_gone(postgres, database)
     postgres.execute("SELECT pg_stat_reset()", database)
     store = await PostgresStore.open(postgres.url(database))

@@ -7,14 +7,19 @@ from entracte_server.store.records import Row, encode
 
 _decode = msgspec.msgpack.Decoder(AgentDefinition).decode
 
+_SHOWN = (
+    "(SELECT v.{} FROM {{0}}agent_versions v WHERE v.tenant = a.tenant AND v.agent_id = a.agent_id "
+    "AND v.number = a.shown)"
+)
+
 AGENTS = (
-    "SELECT a.tenant, a.agent_id, v.name, v.description, a.published, "
+    f"SELECT a.tenant, a.agent_id, {_SHOWN.format('name')}, {_SHOWN.format('description')}, a.published, "
     "(SELECT d.version_id FROM {0}agent_versions d WHERE d.tenant = a.tenant AND d.agent_id = a.agent_id "
     "AND d.status = 'draft' ORDER BY d.number DESC LIMIT 1), a.create_time, a.update_time "
-    "FROM {0}agents a JOIN {0}agent_versions v ON v.tenant = a.tenant AND v.agent_id = a.agent_id "
-    "AND v.number = a.shown WHERE a.tenant = {1} AND a.agent_id "
+    "FROM {0}agents a WHERE a.tenant = {1} AND a.agent_id "
 )
-"""Begins the statement that reads agents `a`: {0} is the tables' schema, {1} the tenant."""
+"""Begins the statement that reads agents `a`: {0} is the tables' schema, {1} the tenant. Not with a join, for
+which PostgreSQL might read all versions of an agent that has many."""
 
 VERSIONS = (
     "FROM {0}agent_versions v JOIN {0}agents a ON a.tenant = v.tenant AND a.agent_id = v.agent_id "
