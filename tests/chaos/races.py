@@ -61,8 +61,8 @@ POINTS: dict[Event, str] = {
 
 REQUESTS = frozenset({"approve", "decline", "submit", "cancel", "cancel too", "approve here", "cancel here"})
 
-EXPIRES_AFTER = 3.0
-"""Seconds; in less, the scene is set."""
+EXPIRES_AFTER = 5.0
+"""Seconds; in less, all scenes are set, also where the machine does something else for a moment."""
 
 SECONDS = 25.0
 """How long anything may take to come true."""
