@@ -29,7 +29,7 @@ BREAK = 0.2
 AT_ONCE = 6
 """Fleets at a time."""
 
-CATCH_SECONDS = 20.0
+CATCH_SECONDS = 30.0
 """How long the load goes on until somebody comes to a trap."""
 
 PROGRESS_SECONDS = 30.0
@@ -236,11 +236,13 @@ async def _caught(blow: Blow, group: Fleet, rng: random.Random) -> bool:
     """Whether somebody came to a trap."""
     if not blow.recovering and blow.point != "release":
         return await group.trapper.caught(blow.trap, CATCH_SECONDS)
-    # Where nobody had left anything behind, somebody dies again; and so on.
-    for attempt in range(4):
+    # Where nobody had left anything behind, somebody dies again, or stops again; and so on. What is left
+    # behind by the dead is found when their lease is over, what is handed over at once.
+    attempts = 12 if blow.point == "release" else 6
+    for attempt in range(attempts):
         if attempt or blow.point == "release":
             _hit(blow, group, rng)
-        if await group.trapper.caught(blow.trap, CATCH_SECONDS / 4):
+        if await group.trapper.caught(blow.trap, CATCH_SECONDS / attempts):
             return True
     return False
 
